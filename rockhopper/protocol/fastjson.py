@@ -367,7 +367,7 @@ class _Writer:
 
     def _write_map(self, value: dict[Any, Any], depth: int) -> None:
         out = self._out
-        items = _in_order([item for item in value.items() if item[1] is not None])
+        items = _sort_items([item for item in value.items() if item[1] is not None])
         if not items:
             out.append("{}")
             return
@@ -416,7 +416,7 @@ class _Writer:
 _CONTAINERS = (dict, list, tuple, set, frozenset, MessageQueueKey, msgspec.Struct)
 
 
-def _in_order(items: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+def _sort_items(items: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     if len(items) <= PIECE:
         items.sort(key=_sort_key)
         return items

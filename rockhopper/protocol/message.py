@@ -95,7 +95,7 @@ class Message:
             raise _wrong_body(body)
         times = (delay_level, delay_s, deliver_at_ms, deliver_at, delay_ms)
         if times != _NO_TIMES:
-            delay_s = _checked_delay_s(times, delay_s, delay_ms)
+            delay_s = _check_delay(times, delay_s, delay_ms)
         if priority is not None and priority < 0:
             raise ValueError(f"priority is {priority}: it must be 0 or above")
         self.topic = topic
@@ -217,7 +217,7 @@ def message_keys(keys: str | Iterable[str]) -> tuple[str, ...]:
     return keys
 
 
-def _checked_delay_s(
+def _check_delay(
     times: tuple[object, ...], delay_s: float | None, delay_ms: float | None
 ) -> float | None:
     if delay_ms is not None:

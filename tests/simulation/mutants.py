@@ -213,7 +213,7 @@ def a_log_is_thrown_away_without_a_mark(stack: ExitStack) -> None:
 
 def an_older_connection_still_counts(stack: ExitStack) -> None:
     """The master still believes the earlier reports of a follower that has lost its tail."""
-    greeted = Machine._greeted
+    greeted = Machine._handle_greeting
 
     def keep(machine: Machine, link: int, hello: Any, now_ms: int) -> None:
         before = machine.term.followers.get(hello.replica) if machine.term else None
@@ -222,7 +222,7 @@ def an_older_connection_still_counts(stack: ExitStack) -> None:
         if machine.term and (after := machine.term.followers.get(hello.replica)):
             after.acknowledgeable_offset = max(held, hello.log_end)
 
-    _patch(stack, Machine, "_greeted", keep)
+    _patch(stack, Machine, "_handle_greeting", keep)
 
 
 def a_new_master_tells_what_it_knows_to_be_confirmed(stack: ExitStack) -> None:
@@ -230,12 +230,12 @@ def a_new_master_tells_what_it_knows_to_be_confirmed(stack: ExitStack) -> None:
 
     A replica that has lost its tail then considers itself complete.
     """
-    welcomed = Following._welcomed
+    welcomed = Following._handle_welcome
 
     def believe(following: Following, welcome: Welcome) -> None:
         welcomed(following, replace(welcome, whole_offset=welcome.common_end))
 
-    _patch(stack, Following, "_welcomed", believe)
+    _patch(stack, Following, "_handle_welcome", believe)
 
 
 def who_is_refused_an_unclean_election_is_clean(stack: ExitStack) -> None:

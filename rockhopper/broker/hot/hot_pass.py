@@ -231,10 +231,10 @@ class HotPass:
             reply_batch.sent(answers, log_offset, waits=waits)
         reply_batch.staged += count
         if halves:
-            reply_batch.when_written(partial(self._opened, halves))
+            reply_batch.when_written(partial(self._report_opened, halves))
         return count
 
-    def _opened(self, halves: list[tuple[int, int, str]], end: int) -> None:
+    def _report_opened(self, halves: list[tuple[int, int, str]], end: int) -> None:
         """Report the half messages before *end*, as far as the log is written: most or all."""
         written = [half for half in halves if half[1] < end]
         for part in self._features:

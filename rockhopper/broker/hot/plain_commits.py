@@ -38,13 +38,13 @@ class PlainCommits:
         place: tuple[str, str, int] | None = None
         committed = count = 0
         for at in range(first, len(frames)):
-            request = _decoded(*frames[at][:2])
+            request = _decode(*frames[at][:2])
             if request is None:
                 break
             fields = request.extFields
             its = fields.topic, fields.consumerGroup, fields.queueId
             if place is None:
-                known = self._committed(*its)
+                known = self._get_committed(*its)
                 if known is None:
                     break
                 place, committed = its, known
@@ -60,7 +60,7 @@ class PlainCommits:
             if not request.flag & FLAG_ONEWAY:
                 answers.append(json_frame(COMMITTED, (request.opaque,)))
         if place is not None and count:
-            self._seen(place[1], connection)
+            self._note_seen(place[1], connection)
             # No reader could have seen the offsets in between.
             self._offsets.commit(*place, committed)
         return count, b"".join(answers)
@@ -71,7 +71,7 @@ class PlainCommits:
             connection, fields.consumerGroup, fields.topic, fields.queueId, offset
         )
 
-    def _committed(self, topic: str, group: str, queue_id: int) -> int | None:
+    def _get_committed(self, topic: str, group: str, queue_id: int) -> int | None:
         """Return the group's committed offset if a commit only needs to move it, else None."""
         settings = self._topics.get(topic)
         if (
@@ -84,13 +84,13 @@ class PlainCommits:
             return None
         return self._offsets.get(topic, group, queue_id)
 
-    def _seen(self, group: str, connection: Peer) -> None:
+    def _note_seen(self, group: str, connection: Peer) -> None:
         online = self._consumers.get(group)
         if online is None or connection not in online.members:
             self._consumers.seen_early(group, connection)
 
 
-def _decoded(serialize_type: int, header: bytes) -> CommitHeader | None:
+def _decode(serialize_type: int, header: bytes) -> CommitHeader | None:
     if serialize_type != SerializeType.JSON or not header.startswith(COMMIT_PREFIX):
         return None
     try:

@@ -202,11 +202,11 @@ class PlainPulls:
         self._pieces = (code + found + others[0], *others[1:], remark + b"FOUND" + end)
         # Counts the changes after which every permission must be checked again.
         self._epoch = 0
-        kernel.tables.topics.listeners.append(self._something_changed)
-        kernel.tables.groups.listeners.append(self._something_changed)
-        kernel.consumers.listeners.append(self._something_changed)
+        kernel.tables.topics.listeners.append(self._forget_all)
+        kernel.tables.groups.listeners.append(self._forget_all)
+        kernel.consumers.listeners.append(self._forget_all)
 
-    def _something_changed(self, *_: object) -> None:
+    def _forget_all(self, *_: object) -> None:
         self._epoch += 1
 
     def serve(

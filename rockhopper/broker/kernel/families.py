@@ -108,24 +108,24 @@ def _lines(family: Family, common: dict[str, str]) -> Iterator[str]:
     yield f"# HELP {name} {family.help_text}\n# TYPE {name} {family.kind}\n"
     plain = _pattern(common, family.labels)
     for labels, value in family.samples:
-        yield f"{name}{plain % _escaped(labels)} {float(value)!r}\n"
+        yield f"{name}{plain % _escape(labels)} {float(value)!r}\n"
     bounded = _pattern(common, (*family.labels, "le"))
     for labels, buckets, total in family.histograms:
         for end, count in buckets:
-            yield f"{name}_bucket{bounded % _escaped((*labels, end))} {count!r}\n"
-        yield f"{name}_count{plain % _escaped(labels)} {buckets[-1][1]!r}\n"
-        yield f"{name}_sum{plain % _escaped(labels)} {total!r}\n"
+            yield f"{name}_bucket{bounded % _escape((*labels, end))} {count!r}\n"
+        yield f"{name}_count{plain % _escape(labels)} {buckets[-1][1]!r}\n"
+        yield f"{name}_sum{plain % _escape(labels)} {total!r}\n"
 
 
 def _pattern(common: dict[str, str], labels: tuple[str, ...]) -> str:
     """Return braces with all labels, the common ones first, and placeholders for *labels*."""
     pairs = [
-        f'{label}="{_escaped((value,))[0]}"'.replace("%", "%%") for label, value in common.items()
+        f'{label}="{_escape((value,))[0]}"'.replace("%", "%%") for label, value in common.items()
     ]
     return "{" + ",".join([*pairs, *(f'{label}="%s"' for label in labels)]) + "}"
 
 
-def _escaped(values: tuple[str, ...]) -> tuple[str, ...]:
+def _escape(values: tuple[str, ...]) -> tuple[str, ...]:
     if _SPECIAL.isdisjoint("".join(values)):
         return values
     return tuple(value.translate(_ESCAPES) for value in values)

@@ -27,7 +27,7 @@ OTHERS = 0o077
 SECRET_NAMES = ("users.json", "tls")
 
 
-def _explained(error: PermissionError, group: str) -> PermissionError:
+def _explain(error: PermissionError, group: str) -> PermissionError:
     reason = f"cannot restrict access to the store ({error.strerror}): run the broker as "
     reason += "the owner of these files"
     if group:
@@ -52,11 +52,11 @@ def protect_store(config: BrokerConfig) -> None:
         try:
             if _is_protected(root, modes):
                 continue
-            for path, is_directory, is_secret in _below(root):
+            for path, is_directory, is_secret in _iterate_entries(root):
                 _apply(modes, path, is_directory=is_directory, is_secret=is_secret)
             _apply(modes, root, is_directory=True, is_secret=False)
         except PermissionError as error:
-            raise _explained(error, config.store.group) from error
+            raise _explain(error, config.store.group) from error
         log.info(
             "the store is now readable only by the broker's user"
             if modes.group == NO_GROUP
@@ -88,7 +88,9 @@ def _is_protected(root: Path, modes: Modes) -> bool:
     )
 
 
-def _below(directory: Path, *, is_secret: bool = False) -> Iterator[tuple[Path, bool, bool]]:
+def _iterate_entries(
+    directory: Path, *, is_secret: bool = False
+) -> Iterator[tuple[Path, bool, bool]]:
     """Yield every path below *directory*, a directory after its content; links are skipped."""
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -97,7 +99,7 @@ def _below(directory: Path, *, is_secret: bool = False) -> Iterator[tuple[Path, 
             secret = is_secret or entry.name.startswith(SECRET_NAMES)
             path = Path(entry.path)
             if entry.is_dir(follow_symlinks=False):
-                yield from _below(path, is_secret=secret)
+                yield from _iterate_entries(path, is_secret=secret)
                 yield path, True, secret
             elif entry.is_file(follow_symlinks=False):
                 yield path, False, secret

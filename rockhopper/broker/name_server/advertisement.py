@@ -60,7 +60,7 @@ class Advertisement:
         """Whether routes include this broker."""
         return self.is_leading or self.shows_followers
 
-    def _registered_master(
+    def _find_registered_master(
         self, registered: Mapping[int, str], registered_epoch: int
     ) -> str | None:
         return registered.get(MASTER_ID) if registered_epoch >= self.epoch else None
@@ -81,7 +81,7 @@ class Advertisement:
         leader = self._leader_id() if registered_epoch <= self.epoch else 0
         master = addresses.get(leader) if leader else None
         if master is None:
-            master = self._registered_master(registered, registered_epoch)
+            master = self._find_registered_master(registered, registered_epoch)
         found = {MASTER_ID: master} if master is not None else {}
         if self.shows_followers:
             found |= {

@@ -60,13 +60,13 @@ class ClusterQueues(Part):
     async def find_queues(self, topic: str) -> Queues | None:
         """Return the queues in order; None if no name server knows the topic."""
         if not self._links:
-            return self._embedded(topic)
+            return self._get_embedded(topic)
         known = self._known.get(topic)
         if known is not None and self._clock() - known[0] < ROUTE_AGE_S_MAX:
             return known[1]
         route = await self._route_elsewhere(topic)
         if route is None:
-            return self._embedded(topic)
+            return self._get_embedded(topic)
         queues = _expand(
             (data.broker_name, data.read_queue_nums, data.perm) for data in route.queue_datas
         )
@@ -86,7 +86,7 @@ class ClusterQueues(Part):
                 continue
         return None
 
-    def _embedded(self, topic: str) -> Queues | None:
+    def _get_embedded(self, topic: str) -> Queues | None:
         if self._name_service is not None:
             route = self._name_service.routes.route(topic, "")
             if route is not None:

@@ -161,7 +161,7 @@ class Master:
         Retry, because RocketMQ 5.5 fails this for a second after its start.
         """
         for pause_s in SAMPLED_WITHIN_S:
-            answer = await self._in_time(self._link.ask(RequestCode.GET_BROKER_RUNTIME_INFO, {}))
+            answer = await self._wait_for(self._link.ask(RequestCode.GET_BROKER_RUNTIME_INFO, {}))
             if answer.code != ResponseCode.SYSTEM_ERROR:
                 break
             await asyncio.sleep(pause_s)
@@ -178,7 +178,7 @@ class Master:
         )
 
     async def _body(self, code: RequestCode) -> bytes:
-        answer = await self._in_time(self._link.call(code, {}))
+        answer = await self._wait_for(self._link.call(code, {}))
         return answer.body
 
     async def table(self, request: str) -> bytes | None:
@@ -190,10 +190,10 @@ class Master:
 
     async def _body_if_known(self, code: RequestCode) -> bytes | None:
         """Return the answer's body; None if the master does not support *code*."""
-        answer = await self._in_time(self._link.ask(code, {}))
+        answer = await self._wait_for(self._link.ask(code, {}))
         return answer.body if answer.code == ResponseCode.SUCCESS and answer.body else None
 
-    async def _in_time(self, answer: Awaitable[Result]) -> Result:
+    async def _wait_for(self, answer: Awaitable[Result]) -> Result:
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 return await answer

@@ -126,7 +126,7 @@ class NameServiceLink:
         """
         await self.connect()
         assert self._protocol is not None
-        return await self._protocol.call(code, self._signed(ext, body), body)
+        return await self._protocol.call(code, self._sign(ext, body), body)
 
     async def call(self, code: int, ext: dict[str, str], body: bytes = b"") -> Command:
         """Send a request and return its answer.
@@ -143,9 +143,9 @@ class NameServiceLink:
     def tell(self, code: int, ext: dict[str, str]) -> None:
         """Send a one-way request; does nothing without a connection."""
         if self._protocol is not None and not self._protocol.is_lost:
-            self._protocol.tell(code, self._signed(ext, b""))
+            self._protocol.tell(code, self._sign(ext, b""))
 
-    def _signed(self, ext: dict[str, str], body: bytes) -> dict[str, str]:
+    def _sign(self, ext: dict[str, str], body: bytes) -> dict[str, str]:
         if self._credentials is None:
             return ext
         return sign_fields(self._credentials, ext, body, MQ_VERSION)

@@ -185,7 +185,7 @@ class NameServiceProcessors:
                 f"No topic route info in name server for the topic: {topic}\n{TOPIC_FAQ}"
             )
         if (fields.zone_mode or "").lower() == "true" and fields.zone_name:
-            route = _in_zone(route, fields.zone_name)
+            route = _filter_zone(route, fields.zone_name)
         is_standard = (
             request.version >= VERSION_WITH_STANDARD_JSON or fields.accept_standard_json_only
         )
@@ -258,13 +258,15 @@ class NameServiceProcessors:
         creates = request.ext.get(CREATES_FIELD) if is_master and not connection.closed else None
         self.sharing.registered(connection, registration.cluster, registration.name, creates)
         if self._local is not None and registration.name == self._local.name:
-            accepted = self._followed(self._local, request, accepted)
+            accepted = self._find_master_address(self._local, request, accepted)
         response = RegisterBrokerResponse(
             ha_server_addr=accepted.master_ha_address, master_addr=accepted.master_address
         )
         return Response(ext=encode_fields(response), body=self._order_topics())
 
-    def _followed(self, local: EmbeddedBroker, request: Request, accepted: Accepted) -> Accepted:
+    def _find_master_address(
+        self, local: EmbeddedBroker, request: Request, accepted: Accepted
+    ) -> Accepted:
         """Return the address at which a slave can follow the broker in this process."""
         port = local.advertisement().slaves_port
         if not port:
@@ -484,7 +486,7 @@ def _version(version: bodies.DataVersion) -> TableVersion:
     return TableVersion(version.counter, version.timestamp, version.state_version)
 
 
-def _in_zone(route: Route, zone: str) -> Route:
+def _filter_zone(route: Route, zone: str) -> Route:
     """Return the part of *route* in a zone, and broker names without a master in any zone."""
     members = [
         member

@@ -126,7 +126,9 @@ class Registrar:
         mask = self._mask
         if advertisement.is_in_set:
             version["stateVersion"] = advertisement.epoch
-        topics = {name: _masked(topic, mask) for name, topic in self._topics.configs.copy().items()}
+        topics = {
+            name: _encode_masked(topic, mask) for name, topic in self._topics.configs.copy().items()
+        }
         return fastjson.dumps(
             {
                 "filterServerList": [],
@@ -413,7 +415,7 @@ class _Keeper:
         self._failure = reason
 
 
-def _masked(topic: TopicConfig, mask: int) -> JsonObject:
+def _encode_masked(topic: TopicConfig, mask: int) -> JsonObject:
     value = topic.to_json()
     value["perm"] = topic.perm & mask
     return value

@@ -187,7 +187,7 @@ class RouteTable:
                 address=registration.address,
                 topics=len(registration.topics),
             )
-        return self._accepted(member, registration)
+        return self._accept(member, registration)
 
     def _address_of(self, name: str, broker_id: int) -> str | None:
         member = self._members.get(name)
@@ -338,7 +338,7 @@ class RouteTable:
                 yield
             if is_changed or name not in known:
                 self._topics.set_topic(
-                    name, member.name, topic if is_writable else _without_write(topic)
+                    name, member.name, topic if is_writable else _remove_write(topic)
                 )
             if name in registration.mappings:
                 self._topics.put_mapping(name, member.name, registration.mappings[name])
@@ -366,7 +366,7 @@ class RouteTable:
         local = self._local
         return local is not None and local.name == name and local.advertisement().slaves_port > 0
 
-    def _accepted(self, member: BrokerAddresses, registration: Registration) -> Accepted:
+    def _accept(self, member: BrokerAddresses, registration: Registration) -> Accepted:
         if registration.broker_id == MASTER_ID:
             return Accepted()
         master = member.addresses.get(MASTER_ID)
@@ -582,7 +582,7 @@ def _queue_data(broker_name: str, topic: TopicConfig, perm: int) -> TopicQueues:
     )
 
 
-def _without_write(topic: TopicConfig) -> TopicConfig:
+def _remove_write(topic: TopicConfig) -> TopicConfig:
     return TopicConfig(
         topic.name,
         read_queue_nums=topic.read_queue_nums,

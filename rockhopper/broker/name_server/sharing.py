@@ -107,15 +107,15 @@ class TopicSharing:
         # A follower receives its topics from its master.
         if local is not None and cluster == local.cluster and local.advertisement().is_leading:
             adopt(local.table, request.ext)
-        self._send(self._others(cluster, request.connection), dict(request.ext))
+        self._send(self._list_others(cluster, request.connection), dict(request.ext))
         return Response()
 
     def _share_local(self, topic: TopicConfig) -> None:
         """Forward a topic that the broker in this process has created."""
         assert self._local is not None
-        self._send(self._others(self._local.cluster, None), share_fields(topic))
+        self._send(self._list_others(self._local.cluster, None), share_fields(topic))
 
-    def _others(
+    def _list_others(
         self, cluster: str, origin: "RemotingConnection | None"
     ) -> "list[RemotingConnection]":
         return [

@@ -315,7 +315,7 @@ class BrokerStats:
 
     def total(self, table: str) -> Traffic:
         """Run ``total_in_steps`` at once."""
-        return _at_once(self.total_in_steps(table))
+        return _run_to_end(self.total_in_steps(table))
 
     def total_in_steps(self, table: str) -> Generator[None, None, Traffic]:
         """Return the sum over all keys of a table: ``put``, ``get``, ``back``, ``dead``, …."""
@@ -333,7 +333,7 @@ class BrokerStats:
         total.messages, total.bytes, total.calls = messages, size_bytes, calls
         return total
 
-    def _without_system_topics(self, table: str, total: Traffic) -> Traffic:
+    def _count_user_topics(self, table: str, total: Traffic) -> Traffic:
         rest = Traffic()
         rest.messages, rest.calls = total.messages, total.calls
         for key in self._of_system[table]:
@@ -349,7 +349,7 @@ class BrokerStats:
         for item, table in _BROKER_ITEMS.items():
             sums[item] = yield from self.total_in_steps(table)
             if table in ("put", "get"):
-                sums[item + _WITHOUT_SYSTEM] = self._without_system_topics(table, sums[item])
+                sums[item + _WITHOUT_SYSTEM] = self._count_user_topics(table, sums[item])
         totals: dict[str, Traffic | CallTimes] = {
             "PRODUCER_REGISTER_TIME": self.producer_registrations,
             "CONSUMER_REGISTER_TIME": self.consumer_registrations,
@@ -371,7 +371,7 @@ class BrokerStats:
 
     def sample(self) -> bool:
         """Run ``sample_in_steps`` at once."""
-        return _at_once(self.sample_in_steps())
+        return _run_to_end(self.sample_in_steps())
 
     def sample_in_steps(self) -> Generator[None, None, bool]:
         """Take the samples that are due; return whether a new minute has begun.
@@ -475,7 +475,7 @@ class BrokerStats:
 
     def windows_of_broker(self, item: str) -> tuple[StatsWindow, StatsWindow, StatsWindow] | None:
         """Run ``windows_of_broker_in_steps`` at once."""
-        return _at_once(self.windows_of_broker_in_steps(item))
+        return _run_to_end(self.windows_of_broker_in_steps(item))
 
     def windows_of_broker_in_steps(
         self, item: str
@@ -519,7 +519,7 @@ def _per_second(count: int, elapsed_ms: int) -> float:
     return count * 1000 / max(elapsed_ms, SAMPLE_INTERVAL_MS)
 
 
-def _at_once(steps: Generator[None, None, _Result]) -> _Result:
+def _run_to_end(steps: Generator[None, None, _Result]) -> _Result:
     try:
         while True:
             next(steps)

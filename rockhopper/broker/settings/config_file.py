@@ -154,7 +154,7 @@ def _merge(layers: Iterable[Layer], mistakes: Mistakes) -> dict[str, str]:
     """Return the texts of all layers; those of later ones take precedence."""
     texts: dict[str, str] = {}
     for layer in layers:
-        texts.update(mistakes.attempt(_without_shorthand, layer.texts) or {})
+        texts.update(mistakes.attempt(_expand_shorthand, layer.texts) or {})
     return texts
 
 
@@ -205,14 +205,14 @@ def load_config(
         warnings = []
     mistakes.found += _refusals(texts)
     _set_name_server_port(texts)
-    config = _build(mistakes.attempt(_in_our_terms, texts) or texts, mistakes)
+    config = _build(mistakes.attempt(_translate_names, texts) or texts, mistakes)
     if foresee is not None and config is not None:
         mistakes.add_errors(foresee(config, texts))
     mistakes.raise_all(place, warnings)
     assert config is not None
     warnings += [str(each.at(place(each.key))) for each in _expiring(config)]
     warnings += _warnings(config, texts)
-    warnings += _shown_secrets(path, layers[1])
+    warnings += _list_shown_secrets(path, layers[1])
     without_effect = sorted(WITHOUT_EFFECT.keys() & texts.keys())
     return LoadedConfig(config, warnings, without_effect, config.replication.notes())
 
@@ -226,7 +226,7 @@ def _tls_layer(texts: Mapping[str, str]) -> Layer:
         return Layer()
 
 
-def _in_our_terms(texts: Mapping[str, str]) -> dict[str, str]:
+def _translate_names(texts: Mapping[str, str]) -> dict[str, str]:
     return in_our_terms(with_tls_file(texts))[0]
 
 
@@ -266,7 +266,7 @@ def _warnings(config: BrokerConfig, texts: Mapping[str, str]) -> list[str]:
 def build_config(texts: Mapping[str, str]) -> BrokerConfig:
     """Return a configuration from values by key. Raises SettingError."""
     mistakes = Mistakes()
-    config = _build(_in_our_terms(_without_shorthand(texts)), mistakes)
+    config = _build(_translate_names(_expand_shorthand(texts)), mistakes)
     mistakes.raise_all()
     assert config is not None
     return config
@@ -279,10 +279,10 @@ def _build(texts: Mapping[str, str], mistakes: Mistakes) -> BrokerConfig | None:
             lambda left: kind(**inner, **parse_fields(cast(type, kind), left)), texts
         )
 
-    store = part(StoreConfig, **_given(live=part(LiveStoreSettings)))
+    store = part(StoreConfig, **_read_given(live=part(LiveStoreSettings)))
     return part(
         BrokerConfig,
-        **_given(
+        **_read_given(
             live=part(LiveSettings),
             store=store and store.in_whole_entries(),
             name_service=part(NameServiceConfig),
@@ -295,7 +295,7 @@ def _build(texts: Mapping[str, str], mistakes: Mistakes) -> BrokerConfig | None:
     )
 
 
-def _given(**parts: object) -> dict[str, object]:
+def _read_given(**parts: object) -> dict[str, object]:
     return {name: part for name, part in parts.items() if part is not None}
 
 
@@ -307,7 +307,7 @@ def change_live(config: BrokerConfig, texts: Mapping[str, str]) -> BrokerConfig:
     Raises:
         SettingError: a value is invalid, or a setting needs a restart.
     """
-    changes = _without_shorthand(texts)
+    changes = _expand_shorthand(texts)
     current = properties_of(config)
     for key, text in changes.items():
         if key in _OUR_KEYS and key not in _LIVE_KEYS and current[key] != text.strip():
@@ -383,7 +383,7 @@ def properties_of(config: BrokerConfig) -> dict[str, str]:
     return dict(sorted(properties.items()))
 
 
-def _without_shorthand(texts: Mapping[str, str]) -> dict[str, str]:
+def _expand_shorthand(texts: Mapping[str, str]) -> dict[str, str]:
     """Return *texts* with autoCreateTopicEnable replaced by autoCreateTopic, which has more values.
 
     It also replaces newGroupYoungQueue by initialOffset, and RocketMQ's tls.* by our keys.
@@ -430,7 +430,7 @@ def _no_such_setting(key: str, text: str) -> SettingError:
     return SettingError(key, text, f"there is no such setting{_nearest(key)}")
 
 
-def _shown_secrets(path: Path | None, layer: Layer) -> list[str]:
+def _list_shown_secrets(path: Path | None, layer: Layer) -> list[str]:
     """Return a warning if other users of this machine can read a file that holds secrets."""
     texts = in_our_spelling(layer.texts)
     secrets = [

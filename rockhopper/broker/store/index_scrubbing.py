@@ -145,7 +145,7 @@ class IndexScrub:
         """Return file, start and size of the next bytes to compare, for loading into memory."""
         if self._closing:
             return self._closing[0].place()
-        chains = self._at()
+        chains = self._find_chains()
         if chains is None:
             return None
         start = chains.file.entries_at + chains.number * ENTRY_SIZE_BYTES
@@ -180,7 +180,7 @@ class IndexScrub:
 
     # The files.
 
-    def _at(self) -> IndexChains | None:
+    def _find_chains(self) -> IndexChains | None:
         """Return the chains of the file with the next entry; None at the end of the index."""
         chains = self._chains
         if chains is not None and chains.file.descriptor < 0:
@@ -204,9 +204,9 @@ class IndexScrub:
         number = files.index(file) + 1 if file in files else 0
         return files[number] if number < len(files) else None
 
-    def _ahead(self) -> Iterator[tuple[int, int]]:
+    def _walk_ahead(self) -> Iterator[tuple[int, int]]:
         """Yield hash and offset of the entries from the next one on, across files."""
-        chains = self._at()
+        chains = self._find_chains()
         file: IndexFile | None = None if chains is None else chains.file
         number = 0 if chains is None else chains.number
         while file is not None:
@@ -219,7 +219,7 @@ class IndexScrub:
 
     def _compare(self, *, is_last: bool) -> int:
         """Settle the next key, or more; return how many entries and keys, 0 to wait."""
-        chains = self._at()
+        chains = self._find_chains()
         key = self._keys[0]
         if chains is not None:
             entry = chains.file.entry(chains.number)
@@ -242,8 +242,8 @@ class IndexScrub:
     def _settle(self) -> int:
         """Find where keys and entries match again, and judge those in between."""
         keys = list(islice(self._keys, WINDOW))
-        ahead = list(islice(self._ahead(), WINDOW))
-        if self._is_in_front and (in_front := self._in_front(ahead)):
+        ahead = list(islice(self._walk_ahead(), WINDOW))
+        if self._is_in_front and (in_front := self._count_in_front(ahead)):
             self._pass_by(in_front)
             return in_front
         places = {(key.hash, key.offset): at for at, key in reversed(list(enumerate(keys)))}
@@ -259,7 +259,7 @@ class IndexScrub:
             entries = ahead
         return self._judge(keys, entries)
 
-    def _in_front(self, ahead: list[tuple[int, int]]) -> int:
+    def _count_in_front(self, ahead: list[tuple[int, int]]) -> int:
         """Return how many entries belong to records before the start of the pass."""
         known = {key.offset for key in islice(self._keys, WINDOW)}
         last = 0
@@ -288,13 +288,13 @@ class IndexScrub:
         return max(taken, 1)
 
     def _mend(self, keys: list[Key], entries: list[tuple[int, int]]) -> None:
-        chains = self._at()
+        chains = self._find_chains()
         if chains is None:
             return
         file, number, before = chains.file, chains.number, self.mended_count
         self._is_quiet = True
         for key, entry in zip(keys, entries, strict=True):
-            chains = self._at()
+            chains = self._find_chains()
             is_of_record = entry[1] == key.offset and entry[0] != key.hash
             if chains is not None and is_of_record and chains.is_reachable_without(key.hash):
                 self._name_damaged_key(chains.file, key)
@@ -307,7 +307,7 @@ class IndexScrub:
             self._name_mended(file, count, entry=number)
 
     def _take(self, key: Key) -> None:
-        chains = self._at()
+        chains = self._find_chains()
         if chains is None:
             return
         number = chains.number
@@ -321,7 +321,7 @@ class IndexScrub:
 
     def _pass_by(self, count: int) -> None:
         for _ in range(count):
-            chains = self._at()
+            chains = self._find_chains()
             if chains is None:
                 return
             number = chains.number
@@ -355,7 +355,7 @@ class IndexScrub:
             if not any(start <= entry[1] < end for start, end in self._holes)
             and not self._is_of_tags(entry)
         ]
-        chains = self._at()
+        chains = self._find_chains()
         if strays and chains is not None and strays[0][1] not in self._named:
             if len(self._named) < _NAMED_MAX:
                 self._named.add(strays[0][1])
@@ -382,7 +382,7 @@ class IndexScrub:
 
     def _give_up(self, missing: int = 0) -> int:
         """Mark the file for rebuilding, and continue after it."""
-        chains = self._at() or self._chains
+        chains = self._find_chains() or self._chains
         if chains is None:
             count = len(self._keys)
             self._keys.clear()
@@ -427,7 +427,7 @@ class IndexScrub:
     def _end(self) -> int:
         """Read the entries added since the pass began, then compare the last file's slots."""
         self._is_over = True  # Further records do not matter; their entries are skipped.
-        chains = self._at()
+        chains = self._find_chains()
         if chains is not None and self._fed < _FED_MAX:
             count = min(ENTRIES_PER_STEP, chains.file.next_number - chains.number)
             self._pass_by(count)
@@ -437,7 +437,7 @@ class IndexScrub:
 
     def _end_with_slots(self) -> int:
         chains = self._chains
-        if chains is None or self._at() is not None or chains.is_compared:
+        if chains is None or self._find_chains() is not None or chains.is_compared:
             return 0
         mended = chains.compare_slots()
         if mended:

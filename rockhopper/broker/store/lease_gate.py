@@ -26,7 +26,7 @@ class LeaseGate:
     def __init__(self, is_open: Callable[[], bool], timeout_ms: int) -> None:
         """*is_open* returns whether current state survives this master; called per response."""
         self.is_open = is_open
-        self._held = ParkedAnswers(timeout_ms, _why_not)
+        self._held = ParkedAnswers(timeout_ms, _build_error)
         self._refusal: StoreError | None = None
 
     def hold(self, release: Release) -> None:
@@ -55,7 +55,7 @@ class LeaseGate:
         self._held.close()
 
 
-def _why_not(_end_offset: int) -> StoreError:
+def _build_error(_end_offset: int) -> StoreError:
     return NotReplicatedError(
         "this broker cannot reach the replicas of its set, and another one may lead by now, so "
         "the request is not acknowledged: ask a name server for the master, and send it there"

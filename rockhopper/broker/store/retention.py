@@ -339,8 +339,8 @@ class RetentionService:
 
     def _look_at_disks(self) -> DiskVerdict:
         percents = self.used_percents = (
-            self._used_percent(self._layout.commit_log),
-            self._used_percent(self._layout.consume_queues),
+            self._compute_used_percent(self._layout.commit_log),
+            self._compute_used_percent(self._layout.consume_queues),
         )
         verdict = judge_disks(percents, self._settings, was_full=self._full is not None)
         if verdict.is_full != (self._full is not None):
@@ -358,7 +358,7 @@ class RetentionService:
                 log.info("the commit log can grow again")
                 self.full_reason = self._full
 
-    def _used_percent(self, path: Path) -> int:
+    def _compute_used_percent(self, path: Path) -> int:
         # A directory that is made with its first file is on its parent's disk.
         for existing in (path, *path.parents):
             if existing.exists():

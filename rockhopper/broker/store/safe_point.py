@@ -66,8 +66,8 @@ class SafePoint:
         self._acknowledgeable_offset = 0
         self._replicated_offset: int | None = None
         self._undispatched: deque[tuple[int, StagedMessages]] = deque()
-        self._parked = ParkedAnswers(config.sync_flush_timeout_ms, self._why_not)
-        self._until_durable = ParkedAnswers(config.sync_flush_timeout_ms, self._why_not)
+        self._parked = ParkedAnswers(config.sync_flush_timeout_ms, self._build_error)
+        self._until_durable = ParkedAnswers(config.sync_flush_timeout_ms, self._build_error)
         self.is_what_is_written = not self._is_sync
         """Whether written messages are safe at once."""
         self.failure: StoreFailedError | None = None
@@ -108,7 +108,7 @@ class SafePoint:
         """
         self._replicated_offset = replicated_offset
         self._parked.close()
-        self._parked = ParkedAnswers(timeout_ms, self._why_not)
+        self._parked = ParkedAnswers(timeout_ms, self._build_error)
         self.is_what_is_written = False
 
     def confirm(self, replicated_offset: int) -> None:
@@ -123,7 +123,7 @@ class SafePoint:
         if not self.is_what_is_written and waiting_bytes > self._waiting_bytes_max:
             raise StoreBusyError(
                 f"[PC_SYNCHRONIZED]broker busy, start flow control for a while: more than "
-                f"{self._waiting_bytes_max >> 20} MiB wait for {self._what_is_behind()}"
+                f"{self._waiting_bytes_max >> 20} MiB wait for {self._describe_lag()}"
             )
 
     def hand_on(self, staged: StagedMessages) -> None:
@@ -207,11 +207,11 @@ class SafePoint:
         self._parked.close()
         self._until_durable.close()
 
-    def _what_is_behind(self) -> str:
+    def _describe_lag(self) -> str:
         is_flushed = not self._is_sync or self._log.flushed_offset >= self._log.written_offset
         return "replicas" if self._replicated_offset is not None and is_flushed else "the disk"
 
-    def _why_not(self, end_offset: int) -> StoreError:
+    def _build_error(self, end_offset: int) -> StoreError:
         """Return why messages up to *end_offset* were not safe in time."""
         is_held = not self._is_sync or self._log.flushed_offset >= end_offset
         if self._replicated_offset is not None and is_held:

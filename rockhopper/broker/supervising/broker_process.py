@@ -81,7 +81,7 @@ class BrokerProcess:
             StartError: it ended before it served; its output is on standard error.
         """
         if not await self._spawn():
-            how = await self._how_it_ended()
+            how = await self._describe_end()
             await self.stop()
             raise StartError(f"{self.name} did not start ({how}), see above")
         self._keeper = keep_running(self._keep, f"keeping {self.name} running")
@@ -153,7 +153,7 @@ class BrokerProcess:
         pause_s = PAUSE_S
         while True:
             served_from = self._now_s()
-            how = await self._how_it_ended()
+            how = await self._describe_end()
             self._let_go()
             if self._now_s() - served_from >= STEADY_S:
                 pause_s = PAUSE_S
@@ -168,7 +168,7 @@ class BrokerProcess:
             if is_serving:
                 log.info("broker serves again", node=self.name, **self.facts)
 
-    async def _how_it_ended(self) -> str:
+    async def _describe_end(self) -> str:
         if self._process is None:
             return "no process"
         code = await self._process.wait()

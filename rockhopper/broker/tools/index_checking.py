@@ -128,7 +128,7 @@ class CheckedIndexFile:
         while True:
             stop = min(self.next_number + _SLICE_ENTRIES, end)
             if self.next_number >= stop:
-                if self._is_settled or not self._goes_on(end):
+                if self._is_settled or not self._continues(end):
                     return
                 stop = end = end + 1
             start = self.next_number
@@ -147,7 +147,7 @@ class CheckedIndexFile:
                 self.next_number = number + 1
                 yield IndexEntry(self, number, key_hash, offset, seconds)
 
-    def _goes_on(self, number: int) -> bool:
+    def _continues(self, number: int) -> bool:
         if number >= self._entry_count_max:
             return False
         at = self.position_of(number)

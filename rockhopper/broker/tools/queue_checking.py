@@ -108,7 +108,7 @@ class QueueCheck:
         if record.sys_flag & SYS_FLAG_INNER_BATCH or self._is_batch(topic):
             first, count = batch_range(record.queue_offset, properties)
             wanted = ExpectedUnit(first, record.offset, record.size_bytes, code, count)
-            self._gathered(topic, record.queue_id).batches.append(wanted)
+            self._gather(topic, record.queue_id).batches.append(wanted)
         else:
             self._ask(topic, record.queue_id, record.queue_offset, unit, 1)
         for name, offset in light_places(topic, properties):
@@ -120,16 +120,16 @@ class QueueCheck:
             known = self._batch_topics[topic] = self._view.queues.is_batch(topic)
         return known
 
-    def _gathered(self, topic: str, queue_id: int) -> _Gathered:
+    def _gather(self, topic: str, queue_id: int) -> _Gathered:
         self._gathered_bytes += _RUN_COST_BYTES
         return self._queues.setdefault((topic, queue_id), _Gathered())
 
     def _ask(self, topic: str, queue_id: int, offset: int, units: bytes, count: int) -> None:
         self._gathered_bytes += len(units)
-        self._gathered(topic, queue_id).append_units(offset, units, count)
+        self._gather(topic, queue_id).append_units(offset, units, count)
 
     def _ask_for_batches(self, topic: str, queue_id: int, offset: int, units: bytes) -> None:
-        batches = self._gathered(topic, queue_id).batches
+        batches = self._gather(topic, queue_id).batches
         for number, unit in enumerate(CONSUME_QUEUE_UNIT.iter_unpack(units)):
             batches.append(ExpectedUnit(offset + number, *unit))
 
@@ -199,7 +199,7 @@ class QueueCheck:
                 else:
                     self._name_missing(topic, queue_id, missing)
                     missing = [each]
-            elif (what := self._why_wrong(topic, queue_id, each)) is not None:
+            elif (what := self._explain_wrong(topic, queue_id, each)) is not None:
                 self._name(topic, queue_id, each, what)
         self._name_missing(topic, queue_id, missing)
 
@@ -225,16 +225,16 @@ class QueueCheck:
             **more,
         )
 
-    def _why_wrong(self, topic: str, queue_id: int, each: "Differing") -> str | None:
+    def _explain_wrong(self, topic: str, queue_id: int, each: "Differing") -> str | None:
         """Return the problem of a unit that differs from the log; None if it is acceptable."""
         wanted, (offset, size_bytes, code) = each.wanted, each.held
         if (offset, size_bytes) == (wanted.log_offset, wanted.size_bytes):
             if each.queue.is_batch and code == wanted.tags_code:
                 return "the number or count of its messages differs from the record"
             if is_address(code):
-                return self._why_ext_wrong(topic, queue_id, code, wanted.tags_code)
+                return self._explain_wrong_ext(topic, queue_id, code, wanted.tags_code)
             if topic == SCHEDULE_TOPIC:
-                return self._why_not_due(code, wanted)
+                return self._explain_not_due(code, wanted)
             return f"its tags code is {code}, not {wanted.tags_code}"
         holder = self._view.record_at(offset)
         if holder is not None and offset > wanted.log_offset and not each.queue.is_batch:
@@ -247,7 +247,7 @@ class QueueCheck:
             f"{wanted.size_bytes} bytes at {wanted.log_offset}"
         )
 
-    def _why_not_due(self, due_ms: int, wanted: ExpectedUnit) -> str | None:
+    def _explain_not_due(self, due_ms: int, wanted: ExpectedUnit) -> str | None:
         """Return the problem of a due time; None if changed delay levels explain it."""
         record = self._view.record_at(wanted.log_offset)
         if record is None:
@@ -259,7 +259,7 @@ class QueueCheck:
             return None
         return f"it is due at {due_ms}, but by the delay levels at {wanted.tags_code}"
 
-    def _why_ext_wrong(self, topic: str, queue_id: int, address: int, code: int) -> str | None:
+    def _explain_wrong_ext(self, topic: str, queue_id: int, address: int, code: int) -> str | None:
         key = topic, queue_id
         if key not in self._exts:
             try:
@@ -293,7 +293,7 @@ class QueueCheck:
         for is_batch, found in files.items():
             self._look_at_sizes(found, is_batch=is_batch)
 
-    def _usual_size(self, files: list[FoundFile], *, is_batch: bool) -> int | None:
+    def _find_usual_size(self, files: list[FoundFile], *, is_batch: bool) -> int | None:
         unit = BATCH_CONSUME_QUEUE_UNIT if is_batch else CONSUME_QUEUE_UNIT
         store, noted = self._view.config.store, self._view.noted
         configured_bytes = (
@@ -307,7 +307,7 @@ class QueueCheck:
     def _look_at_sizes(self, queues: list[list[FoundFile]], *, is_batch: bool) -> None:
         """Report files of odd size: a broker resizes them, or does not start."""
         found = [file for files in queues for file in files]
-        size_bytes = self._usual_size(found, is_batch=is_batch)
+        size_bytes = self._find_usual_size(found, is_batch=is_batch)
         if size_bytes is None and len({file.size_bytes for file in found}) < 2:
             return
         right = f"not {size_bytes}" if size_bytes else "and the right size is unknown"

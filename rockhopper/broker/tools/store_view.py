@@ -89,7 +89,7 @@ class StoreView:
         self.config, directories = load_config(root, config_path)
         self.layout = StoreLayout.from_config(self.config.store)
         log_presence.check_finished(self.layout)
-        self.log_directories = directories or [_noted_log(self.layout)]
+        self.log_directories = directories or [_read_noted_log(self.layout)]
         if len(directories) < 2:
             store = replace(self.config.store, commit_log_directory=self.log_directories[0])
             self.layout = StoreLayout.from_config(store)
@@ -247,7 +247,7 @@ def _is_store(root: Path) -> bool:
     return layout.commit_log.is_dir() or layout.config.is_dir()
 
 
-def _noted_log(layout: StoreLayout) -> Path:
+def _read_noted_log(layout: StoreLayout) -> Path:
     try:
         noted = Path((layout.own / COMMIT_LOG_DIRECTORY_FILE).read_text().strip())
     except (FileNotFoundError, UnicodeDecodeError):

@@ -90,30 +90,32 @@ class Authenticator:
         Raises:
             NotAuthenticated: no known user has signed it.
         """
-        user = self._claimed(access_key, host, failures)
+        user = self._find_claimed_user(access_key, host, failures)
         is_right = hmac.compare_digest(sign(user.secret, signed), signature)
-        return self._proved(access_key, user, host, failures, is_right=is_right)
+        return self._conclude(access_key, user, host, failures, is_right=is_right)
 
     def prove(self, access_key: str, secret: str, host: str) -> Principal:
         """Return the principal of a user with this secret. Raises NotAuthenticated."""
-        user = self._claimed(access_key, host, None)
+        user = self._find_claimed_user(access_key, host, None)
         is_right = hmac.compare_digest(user.secret.encode(), secret.encode())
-        return self._proved(access_key, user, host, None, is_right=is_right)
+        return self._conclude(access_key, user, host, None, is_right=is_right)
 
-    def _claimed(self, access_key: str, host: str, failures: FailureAllowance | None) -> User:
-        counted, name = self._counted(access_key, host, failures)
+    def _find_claimed_user(
+        self, access_key: str, host: str, failures: FailureAllowance | None
+    ) -> User:
+        counted, name = self._choose_counter(access_key, host, failures)
         if counted.left(name, self._clock()) < 1:
             raise self._refusal(host)
         return self.users.get(access_key, _NOBODY)
 
-    def _counted(
+    def _choose_counter(
         self, access_key: str, host: str, failures: FailureAllowance | None
     ) -> tuple[FailureAllowance, str]:
         """Return the counter of a name's failures, and its key: one for all unknown names."""
         name = access_key if access_key in self.users else ""
         return (self._by_address, f"{name}@{host}") if failures is None else (failures, name)
 
-    def _proved(
+    def _conclude(
         self,
         access_key: str,
         user: User,
@@ -123,7 +125,7 @@ class Authenticator:
         is_right: bool,
     ) -> Principal:
         if not (is_right and user.is_enabled):
-            counted, name = self._counted(access_key, host, failures)
+            counted, name = self._choose_counter(access_key, host, failures)
             counted.charge(name, self._clock())
             raise self._refusal(host)
         return Principal(host, user.name)

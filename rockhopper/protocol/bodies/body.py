@@ -45,18 +45,18 @@ _Value = TypeVar("_Value")
 def convert(value: Any, kind: type[_Value]) -> _Value:
     """Convert a decoded JSON value to *kind*. Raises MalformedBodyError."""
     try:
-        return msgspec.convert(_without_nulls(value), kind, strict=False, dec_hook=_decode_hook)
+        return msgspec.convert(_drop_nulls(value), kind, strict=False, dec_hook=_decode_hook)
     except msgspec.ValidationError as error:
         name = getattr(kind, "__name__", str(kind))
         raise MalformedBodyError(f"the body is not a {name}: {error}") from None
 
 
-def _without_nulls(value: Any) -> Any:
+def _drop_nulls(value: Any) -> Any:
     """Return *value* without null fields: fastjson treats them as absent."""
     if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+        return {key: _drop_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
+        return [_drop_nulls(item) for item in value]
     return value
 
 

@@ -99,13 +99,15 @@ class RegisterBrokerBody(Body, rename="camel"):
     def encode_compressed(self) -> bytes:
         """Encode the compressed form, with mappings."""
         table = self.topic_config_serialize_wrapper
-        parts = [_sized(table.data_version.encode())]
+        parts = [_add_size(table.data_version.encode())]
         parts.append(_INT32.pack(len(table.topic_config_table)))
-        parts += [_sized(topic_text(topic).encode()) for topic in table.topic_config_table.values()]
-        parts.append(_sized(fastjson.dumps(self.filter_server_list).encode()))
+        parts += [
+            _add_size(topic_text(topic).encode()) for topic in table.topic_config_table.values()
+        ]
+        parts.append(_add_size(fastjson.dumps(self.filter_server_list).encode()))
         mappings = table.topic_queue_mapping_info_map
         parts.append(_INT32.pack(len(mappings)))
-        parts += [_sized(fastjson.dumps(mapping).encode()) for mapping in mappings.values()]
+        parts += [_add_size(fastjson.dumps(mapping).encode()) for mapping in mappings.values()]
         return zlib.compress(b"".join(parts))
 
 
@@ -130,7 +132,7 @@ def parse_topic_text(text: str) -> TopicConfig:
     return topic
 
 
-def _sized(data: bytes) -> bytes:
+def _add_size(data: bytes) -> bytes:
     return _INT32.pack(len(data)) + data
 
 

@@ -66,12 +66,12 @@ class MessageSplitter:
                 break
             position = begin + size
             message = bytes(received[begin:position])
-            found.append(self._inflated(message) if compressed else message)
+            found.append(self._inflate(message) if compressed else message)
         if position or received is data:
             self._received = received[position:]
         return found
 
-    def _inflated(self, message: bytes) -> bytes:
+    def _inflate(self, message: bytes) -> bytes:
         if self._encoding != "gzip":
             raise FramingError(
                 GrpcStatus.UNIMPLEMENTED, f"unsupported grpc-encoding {self._encoding!r}: use gzip"

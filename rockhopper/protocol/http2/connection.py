@@ -182,7 +182,7 @@ class Http2Connection:
     def _headers_received(self, flags: int, stream_id: int, payload: bytes) -> None:
         if stream_id == 0:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, "HEADERS on stream 0")
-        payload = _without_padding(flags, payload)
+        payload = _strip_padding(flags, payload)
         if flags & frames.FLAG_PRIORITY:
             if len(payload) < 5:
                 raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "HEADERS too short for a priority")
@@ -218,7 +218,7 @@ class Http2Connection:
             if not is_end:
                 raise StreamError(ErrorCode.PROTOCOL_ERROR, "HEADERS inside a body")
             check_trailers(fields)
-            self._heard(stream, b"")
+            self._note_heard(stream, b"")
             return
         if stream_id <= self._last_stream_id:
             if stream_id in self._reset_here:
@@ -265,10 +265,10 @@ class Http2Connection:
         stream.receive_window -= size
         if stream.receive_window < 0:
             raise StreamError(ErrorCode.FLOW_CONTROL_ERROR, "more data than the window allows")
-        data = _without_padding(flags, payload)
+        data = _strip_padding(flags, payload)
         stream.received_bytes += len(data)
         if flags & frames.FLAG_END_STREAM:
-            self._heard(stream, data)
+            self._note_heard(stream, data)
             return
         if data:
             self._idle.earn(IDLE_FRAMES_EARNED)
@@ -283,7 +283,7 @@ class Http2Connection:
             self._out.append(frames.window_update(stream_id, WINDOW_BYTES - stream.receive_window))
             stream.receive_window = WINDOW_BYTES
 
-    def _heard(self, stream: Stream, data: bytes) -> None:
+    def _note_heard(self, stream: Stream, data: bytes) -> None:
         _check_size(stream)
         stream.is_heard = True
         self._events.append(Received(stream.id, data, is_end=True))
@@ -553,7 +553,7 @@ def _check_size(stream: Stream) -> None:
         )
 
 
-def _without_padding(flags: int, payload: bytes) -> bytes:
+def _strip_padding(flags: int, payload: bytes) -> bytes:
     if not flags & frames.FLAG_PADDED:
         return payload
     if not payload or payload[0] >= len(payload):

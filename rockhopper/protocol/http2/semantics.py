@@ -15,7 +15,7 @@ _NAMES_REMEMBERED_MAX = 1024
 _sound_names: set[str] = set(_KNOWN)
 
 
-def _malformed(reason: str) -> StreamError:
+def _build_malformed_error(reason: str) -> StreamError:
     return StreamError(ErrorCode.PROTOCOL_ERROR, reason)
 
 
@@ -28,7 +28,7 @@ def check_fields(fields: Fields) -> dict[str, str]:
     if len(found) != len(fields) or not _has_all_pseudo_in_front(fields) or not found[":path"]:
         _check_pseudo(fields, found)
     if found.get("te", "trailers") != "trailers":
-        raise _malformed("the field te may only contain trailers")
+        raise _build_malformed_error("the field te may only contain trailers")
     return found
 
 
@@ -49,29 +49,29 @@ def _has_all_pseudo_in_front(fields: Fields) -> bool:
 def _check_pseudo(fields: Fields, found: dict[str, str]) -> None:
     pseudo = found.keys() & _KNOWN
     if len(pseudo) < 3 or not found.keys() >= _NEEDED or not found[":path"]:
-        raise _malformed("the request has no method, scheme or path")
+        raise _build_malformed_error("the request has no method, scheme or path")
     is_repeated = len(found) < len(fields) and (
         sum(name in _KNOWN for name, _ in fields) > len(pseudo)
     )
     for name, _ in fields[: len(pseudo)]:
         pseudo.discard(name)
     if pseudo or is_repeated:
-        raise _malformed("a pseudo-header field is repeated, or follows regular fields")
+        raise _build_malformed_error("a pseudo-header field is repeated, or follows regular fields")
 
 
 def check_trailers(fields: Fields) -> None:
     """Raise StreamError if *fields* are not valid trailers."""
     for name, _ in fields:
         if name[:1] == ":":
-            raise _malformed(f"the pseudo-header field {name} follows the body")
+            raise _build_malformed_error(f"the pseudo-header field {name} follows the body")
         _check_name(name)
 
 
 def _check_name(name: str) -> None:
     if name in _OF_HTTP_1:
-        raise _malformed(f"the field {name} belongs to HTTP/1")
+        raise _build_malformed_error(f"the field {name} belongs to HTTP/1")
     if not _is_name(name):
-        raise _malformed(f"{name[:40]!r} is not a lower-case field name")
+        raise _build_malformed_error(f"{name[:40]!r} is not a lower-case field name")
     if len(_sound_names) < _NAMES_REMEMBERED_MAX:
         _sound_names.add(name)
 
@@ -82,5 +82,5 @@ def declared_size_bytes(found: dict[str, str]) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise _malformed(f"invalid content-length {text[:40]!r}")
+        raise _build_malformed_error(f"invalid content-length {text[:40]!r}")
     return int(text)

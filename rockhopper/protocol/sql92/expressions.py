@@ -254,7 +254,7 @@ def _order_closure(order: Order, left: Node, right: Node) -> Evaluate:
     if left.kind in _READERS and right.kind in _READERS:
         assert isinstance(left.value, int | float)
         assert isinstance(right.value, int | float)
-        result = order(*_as_java_compares(left.value, right.value))
+        result = order(*_widen_as_java(left.value, right.value))
         return lambda _: result
     if right.kind in _READERS and left.kind is ValueKind.TEXT:
         return _text_with_number(order, left, right)
@@ -293,7 +293,7 @@ def _text_with_number(order: Order, text: Node, number: Node) -> Evaluate:
     return compare
 
 
-def _as_java_compares(left: float, right: float) -> tuple[float, float]:
+def _widen_as_java(left: float, right: float) -> tuple[float, float]:
     """Convert both values to Double if either is one, with Java's loss of precision."""
     if isinstance(left, float) or isinstance(right, float):
         return float(left), float(right)
@@ -308,7 +308,7 @@ def between(value: Node, low: Node, high: Node) -> Node:
         if low.kind in _READERS and high.kind in _READERS:
             assert isinstance(low.value, int | float)
             assert isinstance(high.value, int | float)
-            least, most = _as_java_compares(low.value, high.value)
+            least, most = _widen_as_java(low.value, high.value)
             if most < least:
                 raise ValueError(f"BETWEEN {low.value} AND {high.value} is empty: swap the bounds")
     return chain("AND", ordered(">=", value, low), ordered("<=", value, high))
@@ -364,14 +364,14 @@ def _sameness(left: ValueKind, right: ValueKind) -> Callable[[Value, Value], boo
     """Return the comparison of two values of these kinds that are not null."""
     if left in _READERS and right in _READERS:
         as_double = ValueKind.DOUBLE in (left, right)
-        return _same_doubles if as_double else operator.eq
+        return _are_same_doubles if as_double else operator.eq
     if left is right:
         return operator.eq
     if left is ValueKind.TEXT:
         return _sameness_of_text(right)
     if right is ValueKind.TEXT:
         return _sameness_to_text(left)
-    return _never_equal
+    return _cannot_be_equal
 
 
 def _sameness_of_text(right: ValueKind) -> Callable[[Value, Value], bool]:
@@ -380,17 +380,17 @@ def _sameness_of_text(right: ValueKind) -> Callable[[Value, Value], bool]:
         return lambda one, other: read(str(one)) == other
     if right is ValueKind.BOOLEAN:
         return lambda one, other: _is_true(str(one)) is other
-    return _never_equal
+    return _cannot_be_equal
 
 
 def _sameness_to_text(left: ValueKind) -> Callable[[Value, Value], bool]:
     if left in _READERS:
         read = _READERS[left]
         return lambda one, other: one == read(str(other))
-    return _cast_fails if left is ValueKind.BOOLEAN else _never_equal
+    return _cast_fails if left is ValueKind.BOOLEAN else _cannot_be_equal
 
 
-def _never_equal(_one: Value, _other: Value) -> bool:
+def _cannot_be_equal(_one: Value, _other: Value) -> bool:
     """Compare a truth value with a number, for example."""
     return False
 
@@ -400,7 +400,7 @@ def _is_true(text: str) -> bool:
     return len(text) == 4 and text.lower() == "true"
 
 
-def _same_doubles(one: Value, other: Value) -> bool:
+def _are_same_doubles(one: Value, other: Value) -> bool:
     assert isinstance(one, int | float)
     assert isinstance(other, int | float)
     return float(one) == float(other)

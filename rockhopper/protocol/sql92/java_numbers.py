@@ -46,17 +46,17 @@ def read_int(text: str) -> int:
     """Parse like Integer.valueOf. Raises EvaluationError."""
     if len(text) < 10 and text.isdecimal() and text.isascii():
         return int(text)
-    return _whole_in(text, INT_MIN, INT_MAX)
+    return _parse_whole(text, INT_MIN, INT_MAX)
 
 
 def read_long(text: str) -> int:
     """Parse like Long.valueOf. Raises EvaluationError."""
     if len(text) < 19 and text.isdecimal() and text.isascii():
         return int(text)
-    return _whole_in(text, LONG_MIN, LONG_MAX)
+    return _parse_whole(text, LONG_MIN, LONG_MAX)
 
 
-def _whole_in(text: str, low: int, high: int) -> int:
+def _parse_whole(text: str, low: int, high: int) -> int:
     value = _read_whole(text) if len(text) <= LONG_TEXT else read_long_whole_once(text)
     if not low <= value <= high:
         raise EvaluationError(f"{text[:100]!r} is too large")

@@ -81,10 +81,10 @@ class Parser:
             if not self._goes_on():
                 break
         if self._open_count:
-            raise self._expected("')' or an operator")
+            raise self._build_error("')' or an operator")
         self._reduce(_OR)
         token = self._token
-        condition = self._made(0, lambda: ex.as_condition(self._values.pop()))
+        condition = self._make(0, lambda: ex.as_condition(self._values.pop()))
         alone = next(
             ((node.name, place) for node, place in self._properties if node.is_alone and node.name),
             None,
@@ -124,14 +124,14 @@ class Parser:
             case "string":
                 return ex.constant(ex.ValueKind.TEXT, text)
             case "whole number":
-                return self._made(token.position, lambda: ex.whole_literal(text))
+                return self._make(token.position, lambda: ex.whole_literal(text))
             case "number":
-                return self._made(token.position, lambda: ex.float_literal(text))
+                return self._make(token.position, lambda: ex.float_literal(text))
             case "TRUE" | "FALSE":
                 return ex.constant(ex.ValueKind.BOOLEAN, token.kind == "TRUE")
             case "NULL":
                 return ex.constant(ex.ValueKind.NOTHING, None)
-        raise self._expected("a property, a literal or '('")
+        raise self._build_error("a property, a literal or '('")
 
     def _bind(self) -> None:
         """Apply pending operators of the highest precedence to the value just completed."""
@@ -178,7 +178,7 @@ class Parser:
 
     def _between_bounds(self) -> None:
         if self._token.kind != "AND":
-            raise self._expected("AND and the upper bound of BETWEEN")
+            raise self._build_error("AND and the upper bound of BETWEEN")
         low = self._operators.pop()
         self._operators.append(low._replace(word=_HIGHS[low.word]))
         self._advance()
@@ -199,12 +199,12 @@ class Parser:
         if is_negated:
             self._advance()
         if self._token.kind != "NULL":
-            raise self._expected("NULL" if is_negated else "NULL or NOT NULL")
+            raise self._build_error("NULL" if is_negated else "NULL or NOT NULL")
         self._advance()
         self._is_beyond_comparison = True
         node = self._values.pop()
-        node = self._made(position, lambda: ex.is_null(node))
-        self._values.append(self._made(position, lambda: ex.negation(node)) if is_negated else node)
+        node = self._make(position, lambda: ex.is_null(node))
+        self._values.append(self._make(position, lambda: ex.negation(node)) if is_negated else node)
 
     def _test(self) -> bool:
         """Parse a test such as CONTAINS; return True for BETWEEN, which needs another operand."""
@@ -213,7 +213,7 @@ class Parser:
         if is_negated:
             self._advance()
             if self._token.kind not in _AFTER_NOT:
-                raise self._expected("CONTAINS, STARTSWITH, ENDSWITH, BETWEEN or IN")
+                raise self._build_error("CONTAINS, STARTSWITH, ENDSWITH, BETWEEN or IN")
         word = self._token.kind
         self._advance()
         if word == "BETWEEN":
@@ -232,7 +232,7 @@ class Parser:
                 return ex.one_of(node, strings, is_negated=is_negated)
             return ex.contains(word, node, strings[0], is_negated=is_negated)
 
-        self._values.append(self._made(position, make))
+        self._values.append(self._make(position, make))
         return False
 
     def _list(self) -> list[str]:
@@ -261,17 +261,17 @@ class Parser:
         values = self._values
         right = values.pop()
         if op.binding == _UNARY:
-            values.append(self._made(op.position, lambda: _prefixed(op.word, right)))
+            values.append(self._make(op.position, lambda: _parse_prefixed(op.word, right)))
             return
         left = values.pop()
         if op.word in (_HIGH, _NOT_HIGH):
             between = ex.between if op.word == _HIGH else ex.not_between
             value = values.pop()
-            values.append(self._made(op.position, lambda: between(value, left, right)))
+            values.append(self._make(op.position, lambda: between(value, left, right)))
             return
-        values.append(self._made(op.position, lambda: _combined(op.word, left, right)))
+        values.append(self._make(op.position, lambda: _combine(op.word, left, right)))
 
-    def _made(self, position: int, make: Callable[[], ex.Node]) -> ex.Node:
+    def _make(self, position: int, make: Callable[[], ex.Node]) -> ex.Node:
         try:
             return make()
         except ValueError as error:
@@ -282,10 +282,10 @@ class Parser:
 
     def _require(self, kind: str, what: str) -> None:
         if self._token.kind != kind:
-            raise self._expected(what)
+            raise self._build_error(what)
         self._advance()
 
-    def _expected(self, what: str) -> SqlSyntaxError:
+    def _build_error(self, what: str) -> SqlSyntaxError:
         token = self._token
         if token.kind == END:
             found = "the expression ends"
@@ -298,13 +298,13 @@ class Parser:
         return SqlSyntaxError(f"expected {what}, but {found}", token.position)
 
 
-def _prefixed(word: str, node: ex.Node) -> ex.Node:
+def _parse_prefixed(word: str, node: ex.Node) -> ex.Node:
     if word == "NOT":
         return ex.negation(node)
     return ex.negative(node) if word == "-" else node
 
 
-def _combined(word: str, left: ex.Node, right: ex.Node) -> ex.Node:
+def _combine(word: str, left: ex.Node, right: ex.Node) -> ex.Node:
     if word in ("AND", "OR"):
         return ex.chain(word, left, right)
     if word == "=":

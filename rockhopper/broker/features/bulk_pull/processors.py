@@ -72,7 +72,7 @@ class BulkPullProcessor:
         if subscription is None:
             outcome, result = self._read(pull, min(fields.max_bytes, SIZE_BYTES_MAX))
         else:
-            outcome, result = self._told(
+            outcome, result = self._count_result(
                 pull,
                 self._store.reading.get_message(
                     pull.topic, pull.queue_id, pull.offset, pull.count_max, subscription
@@ -107,7 +107,7 @@ class BulkPullProcessor:
                     bytes(found.body),
                 )
             )
-        left = self._left_queues(fields.topic)
+        left = self._list_left_queues(fields.topic)
         ext = {"leftQueues": ",".join(map(str, left))} if left else None
         return Response(body=encode_queue_ranges(reads), ext=ext)
 
@@ -117,7 +117,7 @@ class BulkPullProcessor:
             return False
         return self._store.reading.queue_range(pull.topic, pull.queue_id)[1] > 0
 
-    def _left_queues(self, name: str) -> list[int]:
+    def _list_left_queues(self, name: str) -> list[int]:
         """Return the queues beyond the topic's last one that contain messages."""
         topic = self._topics.get(name)
         count = 0 if topic is None else topic.read_queue_nums
@@ -138,9 +138,9 @@ class BulkPullProcessor:
         found = self._store.reading.get_bulk(
             pull.topic, pull.queue_id, pull.offset, pull.count_max, size_max_bytes
         )
-        return self._told(pull, found)
+        return self._count_result(pull, found)
 
-    def _told(self, pull: Pull, found: GetResult) -> tuple[PullOutcome, GetResult]:
+    def _count_result(self, pull: Pull, found: GetResult) -> tuple[PullOutcome, GetResult]:
         if found.status is GetStatus.FOUND:
             self._stats.get_found += 1
             self._stats.got(pull.topic, pull.group).count_request(found.count, len(found.body))

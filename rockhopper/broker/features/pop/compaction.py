@@ -46,12 +46,12 @@ class Compaction:
             self._journal.rotate()
         except OSError as error:
             log.error("pop journal not compacted, will retry", reason=str(error))
-            self._timer = asyncio.get_running_loop().call_later(RETRY_S, self._again)
+            self._timer = asyncio.get_running_loop().call_later(RETRY_S, self._compact_later)
             return
         self._todo = deque(self._lanes)
         self._timer = asyncio.get_running_loop().call_soon(self._step)
 
-    def _again(self) -> None:
+    def _compact_later(self) -> None:
         self._timer = None
         self.consider()
 

@@ -89,7 +89,7 @@ class InOrder:
                     following = OrderedBatch(wanted.attempt_id, pop_ms, invisible_ms, offsets)
                 else:
                     following = batch.successor(wanted.attempt_id, pop_ms, invisible_ms, offsets)
-                exhausted = self._exhausted(lane, following, found, answer)
+                exhausted = self._list_exhausted(lane, following, found, answer)
                 if not exhausted:
                     break
                 buried |= exhausted
@@ -110,7 +110,7 @@ class InOrder:
         if cursor != lane.cursor or lane.batch is not None:
             self._lanes.ordered(lane, cursor, None)
 
-    def _exhausted(
+    def _list_exhausted(
         self,
         lane: Lane,
         batch: OrderedBatch,

@@ -126,7 +126,7 @@ class PopAnswer:
                 [f"{each.retry_flag} {each.queue_id} {each.start}" for each in found]
             )
             ext["msgOffsetInfo"] = ";".join(
-                [f"{each.retry_flag} {each.queue_id} {_joined(each.offsets)}" for each in found]
+                [f"{each.retry_flag} {each.queue_id} {_join(each.offsets)}" for each in found]
             )
         if self._order_counts:
             ext["orderCountInfo"] = ";".join(self._order_counts)
@@ -137,5 +137,5 @@ class PopAnswer:
         return b"".join(self.records)
 
 
-def _joined(offsets: list[int]) -> str:
+def _join(offsets: list[int]) -> str:
     return ",".join(map(str, offsets))

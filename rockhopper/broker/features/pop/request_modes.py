@@ -47,7 +47,7 @@ class MessageRequestModeTable(JsonTable):
     def set_mode(self, mode: RequestMode) -> None:
         """Set how a group consumes a topic."""
         self._modes[mode.topic, mode.consumer_group] = mode
-        self._changed(mode.topic, mode.consumer_group)
+        self._note_change(mode.topic, mode.consumer_group)
 
     def entry(self, name: str) -> JsonObject | None:
         """Return the mode that was set for ``topic@group``."""
@@ -59,9 +59,9 @@ class MessageRequestModeTable(JsonTable):
         if value is not None:
             self.set_mode(RequestMode.from_json(value))
         elif self._modes.pop(_split(name), None) is not None:
-            self._changed(*_split(name))
+            self._note_change(*_split(name))
 
-    def _changed(self, topic: str, group: str) -> None:
+    def _note_change(self, topic: str, group: str) -> None:
         self.mark_changed()
         self.save_soon()
         self.note_entry(f"{topic}@{group}")

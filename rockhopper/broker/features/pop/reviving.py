@@ -140,11 +140,11 @@ class Reviving:
     def _revive(self, lane: Lane, offsets: list[int], now_ms: int) -> bool:
         group = self._groups.get(lane.group)
         if group is None or lane.topic not in self._topics:
-            self._written(lambda: self._lanes.drop(lane))
+            self._note_written(lambda: self._lanes.drop(lane))
             return True
         if self._offsets.pending_reset(lane.topic, lane.group, lane.queue_id) is not None:
             # An operator moved the group elsewhere; its next pop moves the lane.
-            self._written(lambda: self._lanes.acked(lane, offsets))
+            self._note_written(lambda: self._lanes.acked(lane, offsets))
             return True
         copied, gone, late = [], [], []
         refusal: StoreError | None = None
@@ -192,7 +192,7 @@ class Reviving:
         now_ms: int,
     ) -> None:
         if copied:
-            self._written(lambda: self._lanes.copied(lane, copied, end))
+            self._note_written(lambda: self._lanes.copied(lane, copied, end))
         if gone:
             self.vanished += len(gone)
             log.warning(
@@ -203,13 +203,13 @@ class Reviving:
                 first=gone[0],
                 count=len(gone),
             )
-            self._written(lambda: self._lanes.acked(lane, gone))
+            self._note_written(lambda: self._lanes.acked(lane, gone))
         for offset in late:
             self._lanes.call_at(now_ms + UNCOPYABLE_RETRY_MS, lane, [offset])
         self.settle()
         self.commit(lane)
 
-    def _written(self, change: Callable[[], None]) -> None:
+    def _note_written(self, change: Callable[[], None]) -> None:
         try:
             change()
         except OSError as error:

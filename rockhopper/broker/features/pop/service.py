@@ -179,7 +179,7 @@ class PopService(Part):
         except OSError as error:
             log.error("pop journal not written", reason=str(error))
 
-    def _after_change(self, lane: Lane) -> None:
+    def _handle_change(self, lane: Lane) -> None:
         self.reviving.commit(lane)
         self.reviving.reschedule()
         self.compaction.consider()
@@ -266,7 +266,7 @@ class PopService(Part):
             offsets = [offset for offset, record in found if self._is_for(wanted, name, record)]
             if offsets or result.next_offset != lane.cursor:
                 self.lanes.popped(lane, result.next_offset, now_ms, 0, offsets)
-                self._after_change(lane)
+                self._handle_change(lane)
                 self.reviving.turn()
 
     def _pop(
@@ -410,7 +410,7 @@ class PopService(Part):
                 self._in_order.pop(wanted, lane, answer, min(left, room))
             else:
                 self._pop_any(wanted, lane, answer, min(left, room), retry=retry)
-            self._after_change(lane)
+            self._handle_change(lane)
         reached = lane.batch.offsets[-1] + 1 if lane.batch is not None else lane.cursor
         answer.rest += max(high - max(reached, lane.cursor), 0)
 
@@ -464,7 +464,7 @@ class PopService(Part):
         if info.is_orderly:
             if self._in_order.ack(lane, offsets, info):
                 self._stats.acked(topic, group).count_request(len(offsets), 0)
-                self._after_change(lane)
+                self._handle_change(lane)
                 if lane.batch is None or not lane.batch.blocks(None, self._now_ms()):
                     self.reviving.ring(lane)
             return
@@ -474,7 +474,7 @@ class PopService(Part):
         was_full = len(lane.entries) >= self._live.pop_in_flight_max
         self.lanes.acked(lane, mine)
         self._stats.acked(topic, group).count_request(len(mine), 0)
-        self._after_change(lane)
+        self._handle_change(lane)
         if was_full:
             self.reviving.ring(lane)
 
@@ -514,7 +514,7 @@ class PopService(Part):
             until_ms = now_ms + invisible_ms
             changed = self._in_order.change_invisible(lane, offset, info, until_ms, suspend)
             if changed is not None:
-                self._after_change(lane)
+                self._handle_change(lane)
             return changed
         entry = self._entry(lane, offset, info)
         if entry is None:
@@ -524,7 +524,7 @@ class PopService(Part):
         invisible_ms = max(now_ms + invisible_ms - pop_ms, 0)
         self.lanes.changed(lane, offset, InFlight(pop_ms, invisible_ms, is_suspended=suspend))
         self._stats.checkpointed(topic, group).count_request(1, 0)
-        self._after_change(lane)
+        self._handle_change(lane)
         return pop_ms, invisible_ms
 
     def look_steps(

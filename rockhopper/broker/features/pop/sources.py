@@ -43,7 +43,7 @@ class PopSources:
         """
         topic = self.topic(wanted)
         sources = [(topic, False)]
-        by_priority = self._goes_by_priority(wanted, topic)
+        by_priority = self._is_by_priority(wanted, topic)
         retry_topics = [] if wanted.order else self.retry_topics(wanted)
         if retry_topics:
             percent = self._live.pop_from_retry_percent
@@ -92,7 +92,7 @@ class PopSources:
             raise TopicNotFound(f"topic[{wanted.topic}] not exist, apply first please!")
         return topic
 
-    def _goes_by_priority(self, wanted: PopRequest, topic: TopicConfig) -> bool:
+    def _is_by_priority(self, wanted: PopRequest, topic: TopicConfig) -> bool:
         """Whether the pop reads the queues in the order of their priority."""
         if not topic.is_prioritised or wanted.order:
             return False

@@ -98,7 +98,7 @@ class ReplyProcessor:
         send = send_of(request)
         if send.is_batch:
             raise IllegalMessage("a batch cannot be a reply")
-        response = await self._stored(request, send)
+        response = await self._answer_stored(request, send)
         if response.code not in (ResponseCode.SUCCESS, *_STORE_TROUBLES):
             return response
         problem = await self._push(request, send)
@@ -106,13 +106,13 @@ class ReplyProcessor:
             response.code, response.remark = ResponseCode.SYSTEM_ERROR, problem
         elif response.code in _STORE_TROUBLES:
             log.warning("a reply was pushed but not stored", reason=response.remark)
-            response = self._unstored(send)
+            response = self._answer_unstored(send)
         return response
 
-    async def _stored(self, request: Request, send: Send) -> Response:
+    async def _answer_stored(self, request: Request, send: Send) -> Response:
         if not self._config.live.store_reply_messages:
             self._sender.check(send)
-            return self._unstored(send)
+            return self._answer_unstored(send)
         try:
             response, end = self._sends.store_message(request)
         except StoreError as error:
@@ -123,7 +123,7 @@ class ReplyProcessor:
             response.code, response.remark = unconfirmed_code(error), str(error)
         return response
 
-    def _unstored(self, send: Send) -> Response:
+    def _answer_unstored(self, send: Send) -> Response:
         """Return the answer for a reply that was pushed but not stored."""
         ext = self._sends.answer_ext()
         return Response(ext=ext | {"msgId": "0", "queueId": str(send.queue_id), "queueOffset": "0"})

@@ -74,12 +74,12 @@ PROPERTIES_SIZE_BYTES_MAX = 32_000
 RESERVED_BYTES = 32_767 - PROPERTIES_SIZE_BYTES_MAX
 
 
-def _staged_topics(request: ExaminedRequest) -> Iterable[str]:
+def _list_staged_topics(request: ExaminedRequest) -> Iterable[str]:
     return {decode_sink_item(part).topic for part in split_sink_items(request.body)}
 
 
 PUBLISHING = RequiredPermission((Action.PUB,), SINK, in_field("sinkId"))
-STAGED_TOPICS = RequiredPermission((Action.PUB,), ResourceKind.TOPIC, _staged_topics)
+STAGED_TOPICS = RequiredPermission((Action.PUB,), ResourceKind.TOPIC, _list_staged_topics)
 
 
 @dataclass(eq=False, repr=False)

@@ -361,7 +361,7 @@ class SinkPublisher(Part):
                 f"sink {sink_id} is preparing batch {held} here, but this is batch {batch_id}: "
                 "another job uses the same sink id, so use another one"
             )
-        staged = self._checked(sink_id, batch_id, parts)
+        staged = self._check_parts(sink_id, batch_id, parts)
         await self._check_topics(sink_id, batch_id, staged)
         await self._own(sink_id, owner)
         paths = [part.path for part in staged]
@@ -445,7 +445,7 @@ class SinkPublisher(Part):
             if batch_id <= self.last_batch_id(sink_id):
                 return self.published[sink_id][1]
             self._store.check_writable()
-            staged = self._checked(sink_id, batch_id, parts)
+            staged = self._check_parts(sink_id, batch_id, parts)
             await self._check_topics(sink_id, batch_id, staged)
             await self._own(sink_id, owner)
             await self._note_content(sink_id, batch_id, content)
@@ -480,7 +480,7 @@ class SinkPublisher(Part):
                 self._part_channel.flush()
                 await asyncio.sleep(0)
 
-    def _checked(self, sink_id: str, batch_id: int, parts: list[SinkPart]) -> list[StagedPart]:
+    def _check_parts(self, sink_id: str, batch_id: int, parts: list[SinkPart]) -> list[StagedPart]:
         staged: list[StagedPart] = []
         if len({part.name for part in parts}) < len(parts):
             raise SinkError(f"batch {batch_id} of sink {sink_id} names a part twice")
@@ -562,7 +562,7 @@ class SinkPublisher(Part):
                 for count in self._appender.append(_batch(intent), paths, done):
                     done = count
                     await asyncio.sleep(0)
-                await self._dispatched(self._store.log.written_offset)
+                await self._wait_for_dispatch(self._store.log.written_offset)
                 break
             except (StoreError, OSError) as error:
                 if self._store.failure is not None:
@@ -577,7 +577,7 @@ class SinkPublisher(Part):
         if done < intent.message_count:
             _report_lost(intent, done)
 
-    async def _dispatched(self, end_offset: int) -> None:
+    async def _wait_for_dispatch(self, end_offset: int) -> None:
         await self._store.safe_point.wait(end_offset)
         while not self._store.safe_point.has_dispatched(end_offset):  # noqa: ASYNC110 - rarely, and not for long
             await asyncio.sleep(DISPATCH_POLL_S)

@@ -243,13 +243,13 @@ class StaticTopicTable(JsonTable):
         if self.mappings.get(static.topic) == static:
             return False
         self.mappings[static.topic] = static
-        self._changed(static.topic)
+        self._note_change(static.topic)
         return True
 
     def delete(self, topic: str) -> None:
         """Delete the mapping of a topic, if there is one."""
         if self.mappings.pop(topic, None) is not None:
-            self._changed(topic)
+            self._note_change(topic)
 
     def entry(self, name: str) -> JsonObject | None:
         """Return the mapping of one topic."""
@@ -269,7 +269,7 @@ class StaticTopicTable(JsonTable):
         else:
             self.mappings[name] = StaticTopic.from_json(value)
 
-    def _changed(self, topic: str) -> None:
+    def _note_change(self, topic: str) -> None:
         self.version.advance(self._now_ms())
         self.mark_changed(topic)
         self.save_soon()

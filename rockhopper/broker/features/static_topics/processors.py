@@ -178,17 +178,17 @@ class StaticTopicProcessors:
             # Apache's tool does not tell the new leader where the old piece ends.
             left = piece.end_offset - piece.physical(offset) if piece.is_ended else None
             if left is not None and left <= 0:
-                return _moved_on(following, low, high)
+                return _answer_moved(following, low, high)
             if left is not None:
                 changes["maxMsgNums"] = str(min(_number(request, "maxMsgNums"), left))
         changes["sysFlag"] = str(flags)
 
         def translate(response: Response) -> Response:
-            return _pulled(response, piece, following, low, high)
+            return _pull(response, piece, following, low, high)
 
         if piece.broker != static.broker:
             changes["sysFlag"] = str(flags & ~PULL_FLAG_SUSPEND)
-            return translate(await self._asked(request, piece, changes))
+            return translate(await self._ask_next(request, piece, changes))
         served = _physically(request, processor, changes, translate)
         return await served if inspect.isawaitable(served) else served
 
@@ -208,7 +208,7 @@ class StaticTopicProcessors:
                 self._offsets.commit(static.topic, group, piece.queue_id, physical)
             return
         changes = {"queueId": str(piece.queue_id), "commitOffset": str(physical)}
-        await self._asked(request, piece, changes, Code.UPDATE_CONSUMER_OFFSET)
+        await self._ask_next(request, piece, changes, Code.UPDATE_CONSUMER_OFFSET)
 
     async def query_offset(
         self, request: Request, static: StaticTopic, processor: Processor
@@ -257,7 +257,7 @@ class StaticTopicProcessors:
         if piece.broker == static.broker:
             return self._store.reading.queue_range(static.topic, piece.queue_id)[1]
         changes = {"queueId": str(piece.queue_id)}
-        answer = await self._asked(request, piece, changes, Code.GET_MAX_OFFSET)
+        answer = await self._ask_next(request, piece, changes, Code.GET_MAX_OFFSET)
         return int((answer.ext or {}).get("offset", "0"))
 
     async def max_offset(
@@ -300,13 +300,13 @@ class StaticTopicProcessors:
         """Return the answer of one piece, from this broker or another."""
         changes = {"queueId": str(piece.queue_id), **changes}
         if piece.broker != self._config.broker_name:
-            return await self._asked(request, piece, changes)
+            return await self._ask_next(request, piece, changes)
         served = _physically(request, processor, changes, lambda response: response)
         answer = await served if inspect.isawaitable(served) else served
         assert answer is not None
         return answer
 
-    async def _asked(
+    async def _ask_next(
         self, request: Request, piece: MappingItem, changes: dict[str, str], code: int | None = None
     ) -> Response:
         ext = {**request.ext, **changes, "lo": "false", "bname": piece.broker}
@@ -364,7 +364,7 @@ def _offset_of(answer: Response, piece: MappingItem) -> Response:
     return answer
 
 
-def _moved_on(following: MappingItem, low: int | None, high: int) -> Response:
+def _answer_moved(following: MappingItem, low: int | None, high: int) -> Response:
     """Return the answer at the end of a piece: it makes the client continue in the next piece."""
     ext = {
         "suggestWhichBrokerId": "0",
@@ -375,7 +375,7 @@ def _moved_on(following: MappingItem, low: int | None, high: int) -> Response:
     return Response(_RETRY, "the messages continue in another segment of the queue", ext)
 
 
-def _pulled(
+def _pull(
     response: Response,
     piece: MappingItem,
     following: MappingItem | None,
@@ -388,7 +388,7 @@ def _pulled(
     reached = int(ext["nextBeginOffset"])
     end = piece.end_offset if piece.is_ended else int(ext["maxOffset"])
     if following is not None and response.code != _FOUND and reached >= end:
-        return _moved_on(following, low, high)
+        return _answer_moved(following, low, high)
     if following is not None and reached >= end:
         ext["nextBeginOffset"] = str(following.logic_offset)
     else:

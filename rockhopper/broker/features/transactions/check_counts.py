@@ -53,12 +53,12 @@ class CheckCounts(JsonTable):
     def record_count(self, offset: int, count: int) -> None:
         """Record how often its producer was asked."""
         self._counts[offset] = count
-        self._changed(offset)
+        self._note_change(offset)
 
     def forget(self, offset: int) -> None:
         """Drop the counts of ended transactions."""
         if self._counts.pop(offset, None) is not None:
-            self._changed(offset)
+            self._note_change(offset)
 
     def entry(self, name: str) -> int | None:
         """Return the number of checks by the queue offset of the half message."""
@@ -71,7 +71,7 @@ class CheckCounts(JsonTable):
         else:
             self.forget(int(name))
 
-    def _changed(self, offset: int) -> None:
+    def _note_change(self, offset: int) -> None:
         self.mark_changed()
         self.note_entry(str(offset))
 

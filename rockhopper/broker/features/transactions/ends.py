@@ -112,7 +112,7 @@ class TransactionEnds:
             return self._end_again(message, commit=commit)
         if self.find_final(half, message):
             written = self.finish_committed(half)
-            return self._agreed(message.queue_offset, written.end_offset, commit=commit)
+            return self._check_decision(message.queue_offset, written.end_offset, commit=commit)
         if commit:
             return self._commit(half, message)
         end_offset = self.roll_back(half)
@@ -192,13 +192,15 @@ class TransactionEnds:
                 self._count(self.committed, message)
                 return written.end_offset
         end = self._store.log.written_offset
-        return self._agreed(message.queue_offset, end, commit=commit, committed=committed)
+        return self._check_decision(message.queue_offset, end, commit=commit, committed=committed)
 
     def _is_held(self, message: StoredMessage) -> bool:
         held = self._ledger.same_message(message, TRANSACTION_CHECK_MAX_TIME_TOPIC)
         return next(held, None) is not None
 
-    def _agreed(self, offset: int, end_offset: int, *, commit: bool, committed: bool = True) -> int:
+    def _check_decision(
+        self, offset: int, end_offset: int, *, commit: bool, committed: bool = True
+    ) -> int:
         if commit and not committed:
             raise IllegalOperation(
                 f"the transaction with half message {offset} is over, and was not committed"

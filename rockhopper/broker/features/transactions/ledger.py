@@ -181,7 +181,7 @@ class Ledger:
         op_floor = self._start_of(TRANSACTION_OP_HALF_TOPIC)
         start = self._start_of(TRANSACTION_HALF_TOPIC)
         self._noted = (start, op_floor)
-        finished = self._finished(op_floor)
+        finished = self._list_finished(op_floor)
         halves: dict[int, tuple[OpenHalf, int | None]] = {}
         newest: dict[tuple[str, str], OpenHalf] = {}
         for message in self._read(TRANSACTION_HALF_TOPIC, start, finished):
@@ -211,7 +211,7 @@ class Ledger:
         known = self._offsets.get(topic, TRANSACTION_GROUP, HALF_QUEUE_ID)
         return min(max(known or 0, low), high)
 
-    def _finished(self, op_floor: int) -> set[int]:
+    def _list_finished(self, op_floor: int) -> set[int]:
         finished: set[int] = set()
         for message in self._read(TRANSACTION_OP_HALF_TOPIC, op_floor):
             final = whole_number(message.properties.get(PROPERTY_FINAL_OFFSET))

@@ -120,7 +120,7 @@ class PlainEnds:
         batch = _Batch(store.staging.place(), self._now_ms(), op_tail)
         answers: list[bytes] = []
         for at in range(first, len(frames)):
-            request = _decoded(*frames[at][:2])
+            request = _decode(*frames[at][:2])
             # A repeated end must find the first one written.
             if (
                 request is None
@@ -135,7 +135,7 @@ class PlainEnds:
             records, packed_keys = b"".join(batch.records), b"".join(batch.packed_keys)
             store.staging.stage_encoded(records, batch.runs(), packed_keys)
             reply_batch.sent(b"".join(answers), ended[0][1], waits=True)
-            reply_batch.when_written(partial(self._written, ended))
+            reply_batch.when_written(partial(self._note_written, ended))
         return len(ended)
 
     def _add(self, batch: _Batch, fields: _EndFields) -> bool:
@@ -191,7 +191,7 @@ class PlainEnds:
         tail = self._store.staging.tail(topic, queue_id)
         return None if tail.is_batch else tail
 
-    def _written(self, ended: list[CommittedHalf], end: int) -> None:
+    def _note_written(self, ended: list[CommittedHalf], end: int) -> None:
         self._ends.committed_together([one for one in ended if one[1] < end])
 
 
@@ -203,7 +203,7 @@ def _add(run: Run, start: int, end: int, unit: bytes) -> None:
     run.units.append(unit)
 
 
-def _decoded(serialize_type: int, header: bytes) -> _EndHeader | None:
+def _decode(serialize_type: int, header: bytes) -> _EndHeader | None:
     if serialize_type != SerializeType.JSON or not header.startswith(PlainEnds.prefix):
         return None
     try:

@@ -106,10 +106,10 @@ class TransactionProcessors:
         return self._answer(request, self._resume(message))
 
     def _answer(self, request: Request, end_offset: int) -> Response | None:
-        return answer_when_safe(self._store, request, Response(), end_offset, _unconfirmed)
+        return answer_when_safe(self._store, request, Response(), end_offset, _get_code)
 
 
-def _unconfirmed(error: StoreError) -> int:
+def _get_code(error: StoreError) -> int:
     if isinstance(error, (StoreFailedError, NotReplicatedError)):
         # Another replica may lead without this message; it then checks the half message.
         return ResponseCode.SERVICE_NOT_AVAILABLE

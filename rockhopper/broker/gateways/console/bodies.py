@@ -107,7 +107,7 @@ def preview(message: StoredMessage) -> str:
     """Return the beginning of the body on one line."""
     body = message.body
     if message.sys_flag & SYS_FLAG_COMPRESSED:
-        begun = _begun(message)
+        begun = _decompress_start(message)
         if begun is None:
             return f"{compression(message)}, {len(body):,} bytes"
         body = begun
@@ -132,7 +132,7 @@ def _beginning(body: bytes) -> str:
     return text if _is_text(body, len(start)) else ""
 
 
-def _begun(message: StoredMessage) -> bytes | None:
+def _decompress_start(message: StoredMessage) -> bytes | None:
     """Return the beginning of a compressed body; None for a large one that is not zlib's."""
     try:
         if compression(message) == "zlib":

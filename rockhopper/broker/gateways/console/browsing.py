@@ -135,7 +135,7 @@ class Browser:
         is_more = any(
             end > each.min_offset for end, each in zip(next_ends, self._queues, strict=True)
         )
-        return self._listed(lines, next_ends if is_more and lines else None)
+        return self._list(lines, next_ends if is_more and lines else None)
 
     async def on_from(self, places: Sequence[int]) -> Listed:
         """Return the oldest messages from *places* on."""
@@ -163,7 +163,7 @@ class Browser:
         is_more = any(
             start < each.max_offset for start, each in zip(next_starts, self._queues, strict=True)
         )
-        return self._listed(lines, next_starts if is_more and lines else None)
+        return self._list(lines, next_starts if is_more and lines else None)
 
     def _busiest(self, ends: Sequence[int]) -> list[tuple[QueueFigures, int]]:
         chosen = [
@@ -175,7 +175,7 @@ class Browser:
         chosen.sort(key=lambda pair: -pair[0].newest_ms)
         return chosen[:QUEUES_READ_MAX]
 
-    def _listed(self, lines: list[MessageLine], places: Sequence[int] | None) -> Listed:
+    def _list(self, lines: list[MessageLine], places: Sequence[int] | None) -> Listed:
         left_out = ""
         if self._bytes_left <= 0:
             left_out = "The messages are so large that only a part of this page was read."

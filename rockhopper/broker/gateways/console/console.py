@@ -124,7 +124,7 @@ class Console:
             form = fields(request.body.decode("utf-8", "replace"))
         except ValueError:
             return Page(b"these are more fields than a form has\n", 400)
-        site = await self._loaded()
+        site = await self._load()
         visit = site.visit(principal, basic_credentials(request), query, may_change=may_change)
         visit.path = request.path.removeprefix(HOME)
         if request.method != "POST":
@@ -142,7 +142,7 @@ class Console:
             return await site.show_again(request.path, visit, form, STALE)
         return await site.submit(request.path, visit, form)
 
-    async def _loaded(self) -> "Site":
+    async def _load(self) -> "Site":
         async with self._loading:
             if self._site is None:
                 # The imports take 100 ms; in a thread, the loop can run between them.

@@ -24,14 +24,14 @@ async def why_not(admin: Admin, host: str, kept: ResultCache) -> str:
     if is_loopback(host):
         return ""
     near = tuple(each for each in await admin.brokers() if each.is_master and _is_near(each))
-    closed = ", ".join(await kept.get(("closed", near), lambda: _closed(admin, near)))
+    closed = ", ".join(await kept.get(("closed", near), lambda: _list_closed(admin, near)))
     return closed and (
         f"Changes to {closed} are only allowed from this host, but you are at {host}: set "
         "remoteAdmin=true there as well to allow them."
     )
 
 
-async def _closed(admin: Admin, near: Iterable[BrokerAddress]) -> list[str]:
+async def _list_closed(admin: Admin, near: Iterable[BrokerAddress]) -> list[str]:
     opened = await together(_is_open(admin, each) for each in near)
     return [each.name for each, is_open in zip(near, opened, strict=True) if not is_open]
 

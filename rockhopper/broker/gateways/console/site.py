@@ -172,7 +172,7 @@ class Site:
         view = PAGES.get(visit.path)
         if view is None:
             return await self.refuse(visit, "This page does not exist.", 404)
-        return await self._run(visit, lambda: self._viewed(visit, view))
+        return await self._run(visit, lambda: self._view(visit, view))
 
     async def submit(self, path: str, visit: Visit, form: Mapping[str, str]) -> Page:
         """Execute a form."""
@@ -180,7 +180,7 @@ class Site:
         act = ACTS.get(visit.path)
         if act is None:
             return await self.refuse(visit, "This form does not exist.", 404)
-        page = await self._run(visit, lambda: self._done(visit, act, form))
+        page = await self._run(visit, lambda: self._perform(visit, act, form))
         if page.status == 303:
             told = {key: form[key][:200] for key in TOLD if form.get(key)}
             user, host = visit.principal.user or "nobody", visit.principal.host
@@ -204,7 +204,7 @@ class Site:
             visit, TemplatePage("sentence.html", {"sentence": sentence}, status)
         )
 
-    async def _why_closed(self, visit: Visit) -> str:
+    async def _explain_closed(self, visit: Visit) -> str:
         """Return why an open broker takes no changes from this host; empty if it does."""
         if not (visit.may_change and visit.access.is_open):
             return ""
@@ -225,7 +225,7 @@ class Site:
                 )
                 if not (there or visit.silent or visit.path in LIVE):
                     await admin.masters()  # Raises the error for a missing master.
-                visit.closed = await self._why_closed(visit)
+                visit.closed = await self._explain_closed(visit)
                 return await self._page(visit, await view())
         except (MessageNotFoundError, RouteNotFoundError) as error:
             if visit.silent and not there:
@@ -234,12 +234,12 @@ class Site:
         except (WrongInput, NoPermission, ClientError, TimeoutError) as error:
             return await self.refuse(visit, *_sentence_and_status(error))
 
-    async def _done(self, visit: Visit, act: Act, form: Mapping[str, str]) -> Result:
+    async def _perform(self, visit: Visit, act: Act, form: Mapping[str, str]) -> Result:
         if visit.closed:
             raise NoPermission(visit.closed)
         return await act(visit, form)
 
-    async def _viewed(self, visit: Visit, view: View) -> Result:
+    async def _view(self, visit: Visit, view: View) -> Result:
         """Run a view; if a broker has stopped answering since, run it again without that broker."""
         try:
             return await view(visit)

@@ -287,7 +287,7 @@ class GrpcConnection(asyncio.Protocol):
 
     def _received(self, call: Call, data: bytes, *, is_end: bool) -> None:
         try:
-            messages = self._whole_messages(call, data)
+            messages = self._read_messages(call, data)
             if is_end and call.reader.held_bytes:
                 raise FramingError(GrpcStatus.INTERNAL, "a message is incomplete")
             call.requests += len(messages)
@@ -309,7 +309,7 @@ class GrpcConnection(asyncio.Protocol):
             # A stream of which the client has ended its side carries no more requests.
             call.end_call()
 
-    def _whole_messages(self, call: Call, data: bytes) -> list[bytes]:
+    def _read_messages(self, call: Call, data: bytes) -> list[bytes]:
         reader = call.reader
         before = reader.held_bytes
         messages = reader.feed(data)

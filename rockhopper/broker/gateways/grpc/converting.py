@@ -112,7 +112,7 @@ def send_of(
     system = message.system_properties
     body, sys_flag = message.body, 0
     if system.body_encoding == Encoding.GZIP:
-        body, sys_flag = _as_zlib(body), SYS_FLAG_COMPRESSED_ZLIB
+        body, sys_flag = _compress_zlib(body), SYS_FLAG_COMPRESSED_ZLIB
     if PROPERTY_TRANSACTION_PREPARED in properties:
         sys_flag |= SYS_FLAG_TRANSACTION_PREPARED
     return Send(
@@ -136,7 +136,7 @@ def send_of(
     )
 
 
-def _as_zlib(body: bytes) -> bytes:
+def _compress_zlib(body: bytes) -> bytes:
     """Convert a gzip body to zlib, which RocketMQ 4 consumers can read. Raises GrpcStatusError."""
     inflater = zlib.decompressobj(_GZIP)
     try:

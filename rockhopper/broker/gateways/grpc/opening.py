@@ -37,14 +37,14 @@ def open_gateway(
         found = []
         for each in await kernel.cluster.queues.brokers_of(topic, own):
             is_own = each.broker_name == own_name
-            address = own_grpc if is_own else _beside(each.address, own, own_grpc)
+            address = own_grpc if is_own else _derive_address(each.address, own, own_grpc)
             found.append(BrokerQueues(*each[:4], address, is_own))
         return found
 
     return GrpcGateway(kernel, features, access, brokers_of, connections_max, gate)
 
 
-def _beside(address: str, own: str, own_grpc: str) -> str:
+def _derive_address(address: str, own: str, own_grpc: str) -> str:
     """Return the gRPC address of the broker at *address*."""
     host, port = split_address(address)
     apart = (split_address(own_grpc)[1] or 0) - (split_address(own)[1] or 0)

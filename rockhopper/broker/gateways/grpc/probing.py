@@ -41,13 +41,13 @@ def probes(check_writable: Callable[[], None]) -> dict[str, Rpc]:
     for service, method in INFOS.items():
 
         def describe(call: Call, request: Any, reply: Any = method.reply) -> None:
-            call.write(_described(reply(original_request=request), request))
+            call.write(_describe(reply(original_request=request), request))
 
         found[f"/{service}/{method.name}"] = Rpc(method, describe, None)
     return found
 
 
-def _described(reply: Any, request: Any) -> Any:
+def _describe(reply: Any, request: Any) -> Any:
     reply.valid_host = request.host
     if request.HasField("list_services"):
         for name in SERVICES:

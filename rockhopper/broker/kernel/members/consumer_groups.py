@@ -303,10 +303,10 @@ class ConsumerGroup:
     def differences(self, member: Member) -> tuple[list[str], list[str]]:
         """Return the subscriptions that only *member* has, and those that it lacks, as texts."""
         others = Shape().union(*(shape for _, shape in self._kinds if shape != member.shape))
-        return _named(member.shape - others), _named(others - member.shape)
+        return _list_named(member.shape - others), _list_named(others - member.shape)
 
 
-def _named(shape: Shape) -> list[str]:
+def _list_named(shape: Shape) -> list[str]:
     return [f"{topic} {expression}" for topic, _, expression in sorted(shape)[:_NAMED_MAX]]
 
 
@@ -421,7 +421,7 @@ class ConsumerGroups(Part):
         """Record a heartbeat with subscriptions."""
         if client.connection.closed:
             return
-        online, member, is_new = self._seen(group, client)
+        online, member, is_new = self._note_seen(group, client)
         changed = is_new or member.subscriptions.keys() != subscriptions.keys()
         if changed or member.differs(settings, subscriptions):
             self._tell_listeners()
@@ -492,7 +492,7 @@ class ConsumerGroups(Part):
         """
         if client.connection.closed:
             return True
-        online, member, is_new = self._seen(group, client)
+        online, member, is_new = self._note_seen(group, client)
         departed = self._departed.pop((group, client.client_id), None)
         if is_new and departed is not None:
             online.subscribe(member, departed[1].subscriptions, departed[1].settings)
@@ -514,7 +514,7 @@ class ConsumerGroups(Part):
             online.subscribe(member, former.subscriptions, former.settings)
         return member
 
-    def _seen(self, group: str, client: Client) -> tuple[ConsumerGroup, Member, bool]:
+    def _note_seen(self, group: str, client: Client) -> tuple[ConsumerGroup, Member, bool]:
         groups = self._groups_of.get(client.connection)
         if groups is not None and group not in groups and len(groups) >= GROUPS_PER_CONNECTION_MAX:
             raise TooManyWait(

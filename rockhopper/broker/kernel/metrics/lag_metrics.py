@@ -126,11 +126,11 @@ def lag_families(kernel: Kernel, ages: LagAges) -> Iterator[Family | None]:
             queues_seen += 1
             lag.look_at(sums, topic, group, queue_id, offsets.get(queue_id, 0))
     ages.scraped()
-    yield from _by_topic(sums_of, kernel.consumers)
-    yield from _by_queue(lag, kernel.config.live.metrics_queues_max)
+    yield from _build_topic_families(sums_of, kernel.consumers)
+    yield from _build_queue_families(lag, kernel.config.live.metrics_queues_max)
 
 
-def _by_topic(
+def _build_topic_families(
     sums_of: list[tuple[str, str, _TopicLag]], consumers: ConsumerGroups
 ) -> Iterator[Family | None]:
     labels = ("topic", "consumer_group", "is_retry", "online")
@@ -170,7 +170,7 @@ def _by_topic(
         yield family
 
 
-def _by_queue(lag: _Lag, queues_max: int) -> Iterator[Family | None]:
+def _build_queue_families(lag: _Lag, queues_max: int) -> Iterator[Family | None]:
     labels = ("topic", "consumer_group", "queue_id")
     messages = gauge(
         "rockhopper_queue_lag_messages",

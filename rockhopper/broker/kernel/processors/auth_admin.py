@@ -122,19 +122,19 @@ class AuthAdminProcessors:
                 self._acls.replace_rules(name, ())
                 self._users.delete(name)
                 log.info("user deleted", user=name, by=request.principal.user or "nobody")
-                await self._saved()
+                await self._save()
         return Response()
 
     def get_user(self, request: Request) -> Response:
         """3004: return one user; empty if there is none, as in RocketMQ."""
         user = self._users.users.get(_username(request))
-        return Response() if user is None else _answer(self._shown(request, user))
+        return Response() if user is None else _answer(self._build_shown(request, user))
 
     def list_users(self, request: Request) -> Response:
         """3005: return the users whose names contain the filter."""
         wanted = request.ext.get("filter", "")
         users = [user for name, user in self._users.users.items() if wanted in name]
-        return _answer([self._shown(request, user) for user in users])
+        return _answer([self._build_shown(request, user) for user in users])
 
     async def create_acl(self, request: Request) -> Response:
         """3006: add rules; a new rule replaces an existing one for the same resource."""
@@ -157,7 +157,7 @@ class AuthAdminProcessors:
         ]
         self._acls.replace_rules(name, kept)
         log.info("rules deleted", user=name, by=request.principal.user or "nobody")
-        await self._saved()
+        await self._save()
         return Response()
 
     def get_acl(self, request: Request) -> Response:
@@ -216,7 +216,7 @@ class AuthAdminProcessors:
         with answered_before_its_end(request):
             self._users.store_user(user)
             log.info("user changed", user=user.name, by=request.principal.user or "nobody")
-            await self._saved()
+            await self._save()
         return Response()
 
     async def _put_rules(self, request: Request) -> Response:
@@ -237,10 +237,10 @@ class AuthAdminProcessors:
             rules = [*kept, *added]
         self._acls.replace_rules(name, rules)
         log.info("rules changed", user=name, by=request.principal.user or "nobody")
-        await self._saved()
+        await self._save()
         return Response()
 
-    async def _saved(self) -> None:
+    async def _save(self) -> None:
         await self._users.saved()
         await self._acls.saved()
 
@@ -268,7 +268,7 @@ class AuthAdminProcessors:
         if is_needed and not any(each.is_super and each.is_enabled for each in others):
             raise NoPermission(f"{user.name} is the last Super user: create another one first")
 
-    def _shown(self, request: Request, user: User) -> dict[str, Any]:
+    def _build_shown(self, request: Request, user: User) -> dict[str, Any]:
         shown = user_to_json(user)
         is_private = is_loopback(request.principal.host) or request.connection.caller.is_tls
         if not (is_private and self._is_super(request)):

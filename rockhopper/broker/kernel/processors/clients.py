@@ -83,13 +83,13 @@ UNREGISTER = RequiredPermission(
 )
 
 
-def _checked_topics(body: CheckClientRequestBody) -> Iterable[str]:
+def _list_checked_topics(body: CheckClientRequestBody) -> Iterable[str]:
     return () if body.subscription_data is None else (body.subscription_data.topic,)
 
 
 CHECKED = on_topics_and_groups(
     Action.SUB,
-    names_in_body(CheckClientRequestBody, _checked_topics),
+    names_in_body(CheckClientRequestBody, _list_checked_topics),
     names_in_body(CheckClientRequestBody, lambda body: [body.group]),
 )
 
@@ -133,9 +133,11 @@ class ClientProcessors:
             isinstance(taken, Response) and topics.version.counter == before
         ):
             return taken
-        return self._announced(taken, before)
+        return self._answer_when_announced(taken, before)
 
-    async def _announced(self, taken: Response | Awaitable[Response], before: int) -> Response:
+    async def _answer_when_announced(
+        self, taken: Response | Awaitable[Response], before: int
+    ) -> Response:
         """Answer once remote name servers know the retry topics that a heartbeat created.
 
         The client requests their routes next, and then not again for 30 s.

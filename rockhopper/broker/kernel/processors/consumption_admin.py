@@ -87,7 +87,7 @@ class ConsumptionAdminProcessors:
             low, high = store.reading.queue_range(topic.name, queue_id)
             earliest_ms = store.reading.earliest_store_time(topic.name, queue_id)
             offset = self._offsets.get(topic.name, fields.group, queue_id) or 0
-            consumed_ms = self._consumed_ms(topic.name, queue_id, offset) or earliest_ms
+            consumed_ms = self._read_consumed_ms(topic.name, queue_id, offset) or earliest_ms
             delay_ms = 0
             if max(offset, low) < high:
                 next_ms = store.reading.store_time(topic.name, queue_id, max(offset, low))
@@ -105,7 +105,7 @@ class ConsumptionAdminProcessors:
             spans.append(dumps(span))
         return await long_json_response(lambda: {"consumeTimeSpanSet": array_of(spans)})
 
-    def _consumed_ms(self, topic: str, queue_id: int, offset: int) -> int:
+    def _read_consumed_ms(self, topic: str, queue_id: int, offset: int) -> int:
         """Return the store time of the message before *offset*; 0 if there is none."""
         store = self._store
         low, high = store.reading.queue_range(topic, queue_id)
@@ -138,7 +138,7 @@ class ConsumptionAdminProcessors:
                 _, high = self._store.reading.queue_range(topic_name, queue_id)
                 offset = max(self._offsets.get(topic_name, group, queue_id) or 0, 0)
                 key = MessageQueueKey(topic_name, self._config.broker_name, queue_id)
-                consumed_ms = self._consumed_ms(topic_name, queue_id, offset)
+                consumed_ms = self._read_consumed_ms(topic_name, queue_id, offset)
                 pulled = max(offset, self._stats.pulled_offset(topic_name, group, queue_id))
                 queues.append(queue_text(key, OffsetWrapper(high, offset, pulled, consumed_ms)))
                 total += max(high - offset, 0)

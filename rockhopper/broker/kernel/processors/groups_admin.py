@@ -103,12 +103,12 @@ class QuerySubscriptionRequest(RpcRequest, rename="camel", frozen=True, kw_only=
     topic: str
 
 
-def _measured_topics(request: ExaminedRequest) -> Iterable[str]:
+def _list_measured_topics(request: ExaminedRequest) -> Iterable[str]:
     listed = request.ext.get("topicList", "").split(";")
     return filter(None, (request.ext.get("topic"), *listed))
 
 
-CONSUME_STATS = on_topics_and_groups(Action.GET, _measured_topics, in_field("consumerGroup"))
+CONSUME_STATS = on_topics_and_groups(Action.GET, _list_measured_topics, in_field("consumerGroup"))
 GROUP_MADE = RequiredPermission(
     (Action.CREATE,), ResourceKind.GROUP, names_in_objects(None, "groupName")
 )

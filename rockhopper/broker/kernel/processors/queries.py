@@ -62,26 +62,24 @@ class QueryProcessors:
             count_max = self._live.query_default_count
         store = self._store
         if count_max <= 0 or not fields.key or fields.topic not in self._topics:
-            return self._found([])
+            return self._build_found([])
         begin_ms, end_ms = fields.begin_timestamp, fields.end_timestamp
         if fields.index_type == INDEX_TYPE_TAG and not fields.is_unique_key:
             by_tag, steps = store.reading.search_tag(
                 fields.topic, fields.key, count_max, begin_ms, end_ms
             )
-            return self._found_by(steps, by_tag.records)
+            return self._find_by(steps, by_tag.records)
         by_key, steps = store.reading.search_key(
             fields.topic, fields.key, count_max, begin_ms, end_ms
         )
-        return self._found_by(steps, lambda: by_key.newest_first[::-1])
+        return self._find_by(steps, lambda: by_key.newest_first[::-1])
 
-    async def _found_by(
-        self, steps: Iterator[None], records: Callable[[], list[bytes]]
-    ) -> Response:
+    async def _find_by(self, steps: Iterator[None], records: Callable[[], list[bytes]]) -> Response:
         for _ in steps:
             await next_slice()
-        return self._found(records())
+        return self._build_found(records())
 
-    def _found(self, records: list[bytes]) -> Response:
+    def _build_found(self, records: list[bytes]) -> Response:
         store = self._store
         ext = encode_fields(
             QueryMessageResponse(

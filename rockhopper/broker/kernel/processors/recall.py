@@ -49,8 +49,8 @@ class RecallProcessor:
             fields.topic, fields.recall_handle, request.connection.born_host
         )
         response = Response(ext=encode_fields(RecallMessageResponse(msg_id=recalled.unique_key)))
-        return answer_when_safe(self._store, request, response, recalled.end_offset, _unconfirmed)
+        return answer_when_safe(self._store, request, response, recalled.end_offset, _get_code)
 
 
-def _unconfirmed(error: StoreError) -> int:
+def _get_code(error: StoreError) -> int:
     return store_error_response(error).code

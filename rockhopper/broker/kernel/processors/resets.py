@@ -58,14 +58,14 @@ TIME_DECIDES = -1
 VERSION_WITH_PUSHED_RESET = 28
 
 
-def _in_list(field: str) -> Names:
+def _split_names(field: str) -> Names:
     """Return a function for the names in a field, separated by commas; none if it is missing."""
     return lambda request: filter(None, request.ext.get(field, "").split(","))
 
 
 CORRECTED = (
     *on_topics_and_groups(Action.GET, in_field("topic"), in_optional_field("compareGroup")),
-    RequiredPermission((Action.GET,), ResourceKind.GROUP, _in_list("filterGroups")),
+    RequiredPermission((Action.GET,), ResourceKind.GROUP, _split_names("filterGroups")),
 )
 CLONED = (
     RequiredPermission((Action.UPDATE,), ResourceKind.TOPIC, in_optional_field("topic")),
@@ -130,7 +130,7 @@ class ResetProcessors:
         targets = await self._targets(topic, fields)
         is_ours = self._config.live.server_side_reset
         if not is_ours:
-            targets = self._only_moving(topic.name, fields, targets)
+            targets = self._select_moving(topic.name, fields, targets)
         queues: list[str] = []
         for queue_id, offset in targets.items():
             if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
@@ -182,7 +182,7 @@ class ResetProcessors:
         found = store.reading.offset_by_time(topic, queue_id, fields.timestamp, upper=False)
         return min(max(found, low), high)
 
-    def _only_moving(
+    def _select_moving(
         self, topic: str, fields: ResetOffsetRequest, targets: dict[int, int]
     ) -> dict[int, int]:
         """Return *targets* without forward moves, unless forced, as RocketMQ pushes them."""

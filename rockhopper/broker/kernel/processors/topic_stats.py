@@ -113,7 +113,7 @@ class StatsProcessor:
             groups[group].topics.append(topic)
             if groups[group].lag == LAG_UNKNOWN:
                 continue
-            behind = await self._behind(config, queues, looks)
+            behind = await self._list_lagging(config, queues, looks)
             groups[group].lag += sum(high - first for _, first, high in behind)
             if with_ages:
                 behind = behind[: _AGES_MAX - ages[group]]
@@ -135,7 +135,7 @@ class StatsProcessor:
             if stored_ms > 0:
                 group.oldest_ms = min(group.oldest_ms or stored_ms, stored_ms)
 
-    async def _behind(
+    async def _list_lagging(
         self, topic: TopicConfig, queues: Mapping[int, int], looks: "_StatsReads"
     ) -> list[tuple[int, int, int]]:
         """Return the queues with unconsumed messages: id, first such offset, end."""

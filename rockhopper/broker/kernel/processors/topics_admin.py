@@ -163,7 +163,7 @@ class TopicAdminProcessors:
             order=fields.order,
         )
         async with self._changing:
-            is_changed = await self._put([self._checked(wanted, changes)])
+            is_changed = await self._put([self._check_settings(wanted, changes)])
         await self._settle(is_changed)
         return Response()
 
@@ -190,9 +190,9 @@ class TopicAdminProcessors:
             wanted = TopicConfig.from_json(name, value)
         except (ValueError, TypeError, AttributeError) as error:
             raise refusal(error, f"topic {name} does not decode: ") from None
-        return self._checked(wanted, wanted.attributes)
+        return self._check_settings(wanted, wanted.attributes)
 
-    def _checked(self, wanted: TopicConfig, changes: dict[str, str]) -> TopicConfig:
+    def _check_settings(self, wanted: TopicConfig, changes: dict[str, str]) -> TopicConfig:
         """Return *wanted* with its attributes after *changes*. Raises Refusal."""
         self.check_name(wanted.name)
         for queue_nums in (wanted.read_queue_nums, wanted.write_queue_nums):
@@ -340,7 +340,7 @@ class TopicAdminProcessors:
         """
         name = request.fields(TopicRequest).topic
         self.check_name(name)
-        self._known(name)
+        self._get_known(name)
         names = self._retry_topics_of(name)
         if not self._is_left_to_others(name):
             names.insert(0, name)
@@ -369,7 +369,7 @@ class TopicAdminProcessors:
         With lo=true, include the mapping of a static topic.
         """
         fields = request.fields(TopicRequest)
-        found = self._known(fields.topic).to_json()
+        found = self._get_known(fields.topic).to_json()
         mapping = self._topics.mappings.get(fields.topic)
         if mapping is not None and fields.is_logical:
             found["mappingDetail"] = mapping.to_json()
@@ -407,7 +407,7 @@ class TopicAdminProcessors:
     async def topic_stats(self, request: Request) -> Response:
         """202: return the offsets of each queue, and the store time of its newest message."""
         fields = request.fields(TopicStatsRequest)
-        topic = self._known(fields.topic)
+        topic = self._get_known(fields.topic)
         store = self._store
         put_tps = self._stats.topic_put_tps(topic.name)
         queues: list[str] = []
@@ -442,7 +442,7 @@ class TopicAdminProcessors:
             )
         )
 
-    def _known(self, name: str) -> TopicConfig:
+    def _get_known(self, name: str) -> TopicConfig:
         topic = self._topics.get(name)
         if topic is None:
             raise TopicNotFound(f"No topic in this broker. topic: {name}")

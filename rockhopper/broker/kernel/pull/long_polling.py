@@ -270,10 +270,10 @@ class LongPolling(Part):
             self._release(parked)
             if parked.connection is None or not parked.connection.closed:
                 parked.arrived()
-        elif parked.slot * SLOT_S > self._filtered_deadline_s() + SLOT_S:
+        elif parked.slot * SLOT_S > self._compute_filtered_deadline() + SLOT_S:
             self._set_deadline(parked, FILTERED_RECHECK_S)
 
-    def _filtered_deadline_s(self) -> float:
+    def _compute_filtered_deadline(self) -> float:
         return self.loop.time() + FILTERED_RECHECK_S
 
     def _release(self, parked: ParkedPull) -> None:

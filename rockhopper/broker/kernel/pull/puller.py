@@ -236,7 +236,7 @@ class Puller:
 
     def _pull(self, pull: Pull) -> tuple[PullOutcome, GetResult] | None:
         chosen = self.check(pull)
-        moved = self._reset_of(pull) or self._moved_back(pull)
+        moved = self._reset_of(pull) or self._move_back(pull)
         if moved is not None:
             return moved
         if pull.sys_flag & PULL_FLAG_COMMIT_OFFSET and pull.commit_offset >= 0:
@@ -309,7 +309,7 @@ class Puller:
         result = GetResult(GetStatus.OFFSET_RESET, reset, low, high)
         return PullOutcome.MOVED, result
 
-    def _moved_back(self, pull: Pull) -> tuple[PullOutcome, GetResult] | None:
+    def _move_back(self, pull: Pull) -> tuple[PullOutcome, GetResult] | None:
         """Return the answer for an offset of an older history of the log; None if it is valid."""
         if self.positions is None:
             return None
@@ -331,9 +331,9 @@ class Puller:
 
     def answer_now(self, pull: Pull) -> None:
         """Answer a pull that has waited with the present messages."""
-        self._in_turn(pull, partial(self._answer_now, pull))
+        self._answer_in_turn(pull, partial(self._answer_now, pull))
 
-    def _in_turn(self, pull: Pull, serve: Callable[[], None]) -> None:
+    def _answer_in_turn(self, pull: Pull, serve: Callable[[], None]) -> None:
         """Serve a pull that has waited, or hold it again until its filter has time budget."""
         if not self._is_filtered(pull) or self._long_polling.is_closed:
             serve()
@@ -379,7 +379,7 @@ class Puller:
 
     def rerun(self, parked: "_ParkedPull") -> None:
         """Serve a pull that has waited, or hold it again until its filter has time budget."""
-        self._in_turn(parked.pull, partial(self._rerun, parked))
+        self._answer_in_turn(parked.pull, partial(self._rerun, parked))
 
     def _rerun(self, parked: "_ParkedPull") -> None:
         pull, chosen, offset = parked.pull, parked.subscription, parked.offset
@@ -455,7 +455,7 @@ class Puller:
             )
             self._check_reader(pull)
         else:
-            chosen = self._registered(pull, broadcast_allowed=group.consume_broadcast_enable)
+            chosen = self._find_registered(pull, broadcast_allowed=group.consume_broadcast_enable)
         if is_retry_topic(pull.topic):
             return self._on_retry_topic(pull, chosen)
         return chosen
@@ -497,7 +497,7 @@ class Puller:
 
         return self.filters.on_retry_topic(chosen, pull.group, pull.topic, find)
 
-    def _registered(self, pull: Pull, *, broadcast_allowed: bool) -> Subscription | None:
+    def _find_registered(self, pull: Pull, *, broadcast_allowed: bool) -> Subscription | None:
         online = self._consumers.get(pull.group)
         if online is None and not self._consumers.is_remembered(pull.group):
             raise SubscriptionNotFound(f"the consumer's group info not exist, group: {pull.group}")

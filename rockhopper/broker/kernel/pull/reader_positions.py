@@ -84,7 +84,7 @@ class ReaderPositions(Part):
         self, peer: Peer, group: str, topic: str, queue_id: int, offset: int
     ) -> int | None:
         """Return where a reader has to continue instead of *offset*; None if it may read there."""
-        known = self._known(peer)
+        known = self._get_known(peer)
         if (group, topic, queue_id) in known.checked:
             return None
         limit = self._limit(known, peer, group, topic, queue_id, offset)
@@ -94,18 +94,18 @@ class ReaderPositions(Part):
 
     def may_commit(self, peer: Peer, group: str, topic: str, queue_id: int, offset: int) -> bool:
         """Return whether a member can have reached *offset* in the present log."""
-        known = self._known(peer)
+        known = self._get_known(peer)
         if (group, topic, queue_id) in known.checked:
             return True
         return self._limit(known, peer, group, topic, queue_id, offset) is None
 
     def claim(self, peer: Peer, group: str, topic: str, queue_id: int) -> None:
         """Accept the positions of a reader that has compared histories."""
-        self._check(self._known(peer), peer, group, topic, queue_id)
+        self._check(self._get_known(peer), peer, group, topic, queue_id)
 
     def tell(self, peer: Peer, topic: str, queue_id: int, offset: int) -> None:
         """Record an offset that an answer contained; the client may continue there."""
-        told = self._known(peer).told
+        told = self._get_known(peer).told
         if len(told) >= QUEUES_PER_CONNECTION_MAX:
             told.clear()
         told[topic, queue_id] = max(offset, told.get((topic, queue_id), 0))
@@ -155,7 +155,7 @@ class ReaderPositions(Part):
         if len(self.hosts) > HOSTS_MAX:
             self.hosts.popitem(last=False)
 
-    def _known(self, peer: Peer) -> _KnownPositions:
+    def _get_known(self, peer: Peer) -> _KnownPositions:
         known = peer.attributes.get(_KEY)
         if not isinstance(known, _KnownPositions) or known.purge_count != self._purge_count:
             known = peer.attributes[_KEY] = _KnownPositions(self._purge_count)

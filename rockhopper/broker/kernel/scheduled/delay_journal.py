@@ -75,14 +75,14 @@ class DelayJournal:
             if kind == PASS and len(payload) == _NOTE.size
         ]
         self._journal.mend()
-        for path in self._bare_files():
+        for path in self._list_bare_files():
             data = path.read_bytes()
             whole = len(data) - len(data) % _NOTE.size
             passes += [Pass(*note) for note in _NOTE.iter_unpack(data[:whole])]
         self._is_open = True
         return passes
 
-    def _bare_files(self) -> list[Path]:
+    def _list_bare_files(self) -> list[Path]:
         paths = [self._directory / name for name in _BARE_FILES]
         return [path for path in paths if path.exists()]
 
@@ -109,7 +109,7 @@ class DelayJournal:
         The recorded passes all end before *end_offset* of the log. Raises OSError.
         """
         is_empty = self._journal.size_bytes == 0
-        if not self._is_open or (is_empty and (self._ended or not self._bare_files())):
+        if not self._is_open or (is_empty and (self._ended or not self._list_bare_files())):
             return
         self._journal.rotate()
         self._ended.append((self._journal.number, end_offset))
@@ -123,7 +123,7 @@ class DelayJournal:
         if not over:
             return
         self._journal.forget_before(over[-1])
-        disk.remove_files(self._bare_files())
+        disk.remove_files(self._list_bare_files())
         self._ended = [ended for ended in self._ended if ended[0] > over[-1]]
 
     def close(self) -> None:

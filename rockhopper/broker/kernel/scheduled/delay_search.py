@@ -48,7 +48,7 @@ class DelaySearch:
         low, high = first, end
         while low < high:
             middle = (low + high) // 2
-            known = self._known_from(level, middle, low)
+            known = self._find_from(level, middle, low)
             if known is None:
                 low = middle + 1  # None of these messages can be delivered.
             elif self._is_delivered(known, delay_ms):
@@ -57,7 +57,7 @@ class DelaySearch:
                 high = known.queue_offset
         return low
 
-    def _known_from(self, level: int, queue_offset: int, least: int) -> StoredMessage | None:
+    def _find_from(self, level: int, queue_offset: int, least: int) -> StoredMessage | None:
         """Return the newest existing message up to an offset that can have a copy."""
         for offset in range(queue_offset, least - 1, -1):
             result = self._store.reading.get_message(SCHEDULE_TOPIC, level - 1, offset, 1)

@@ -247,7 +247,7 @@ class DelayedDelivery(Part):
         passes = self._journal.open()
         for about in sorted(passes, key=lambda about: about.log_end, reverse=True):
             if about.end_offset > offsets.get(about.level, 0):
-                end_offset = self._written_until(about)
+                end_offset = self._find_written_end(about)
                 if end_offset > offsets.get(about.level, 0):
                     self.table.set_offset(about.level, end_offset)
 
@@ -285,7 +285,7 @@ class DelayedDelivery(Part):
                     )
                     self.table.set_offset(level, offset)
 
-    def _written_until(self, about: Pass) -> int:
+    def _find_written_end(self, about: Pass) -> int:
         """Return the queue offset behind the last message that a pass has written; 0 if none."""
         count = min(about.end_offset - about.first_offset, BATCH_COUNT_MAX)
         if about.log_end >= self._store.log.written_offset or count <= 0:

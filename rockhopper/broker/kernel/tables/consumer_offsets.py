@@ -162,12 +162,12 @@ class ConsumerOffsetTable(JsonTable):
         if self.journal is not None and self.journal.is_open:
             self._begun = self.journal.start_file(self._file_sha)
 
-    def _about_to_write(self, data: bytes) -> None:
+    def _prepare_write(self, data: bytes) -> None:
         self._file_sha = fingerprint(data)
         if self.journal is not None and self.journal.is_open:
             self.journal.expect(self._file_sha)
 
-    def _written(self) -> None:
+    def _note_written(self) -> None:
         if self.journal is not None and self.journal.is_open:
             self.journal.drop_before(self._begun)
 
@@ -185,9 +185,9 @@ class ConsumerOffsetTable(JsonTable):
                 self._delete([key])
             else:
                 self._queues_of(key)[queue_id] = offset
-                self._moved(key, queue_id, offset)
+                self._note_move(key, queue_id, offset)
 
-    def _moved(self, key: str, queue_id: int, offset: int) -> None:
+    def _note_move(self, key: str, queue_id: int, offset: int) -> None:
         if self.journal is not None and self.journal.is_open:
             self.journal.note(key, queue_id, offset)
         self._count_commit()
@@ -220,7 +220,7 @@ class ConsumerOffsetTable(JsonTable):
         if offset < known and not backward and not self._is_pushed(key, queue_id, offset):
             return True
         queues[queue_id] = offset
-        self._moved(key, queue_id, offset)
+        self._note_move(key, queue_id, offset)
         return True
 
     def expect_reset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
@@ -246,7 +246,7 @@ class ConsumerOffsetTable(JsonTable):
         key = f"{topic}@{group}"
         self._resets.setdefault(key, {})[queue_id] = offset
         self._queues_of(key)[queue_id] = offset
-        self._moved(key, queue_id, offset)
+        self._note_move(key, queue_id, offset)
 
     def pending_reset(self, topic: str, group: str, queue_id: int) -> int | None:
         """Return the offset that an operator set and no pull has received yet."""
@@ -350,7 +350,7 @@ class ConsumerOffsetTable(JsonTable):
             self._delete([key])
         for queue_id, offset in offsets.items():
             self._queues_of(key)[queue_id] = offset
-            self._moved(key, queue_id, offset)
+            self._note_move(key, queue_id, offset)
 
     def clamp(self, max_offset_of: Callable[[str, int], int]) -> int:
         """Reduce offsets beyond the end of their queue; return how many there were.

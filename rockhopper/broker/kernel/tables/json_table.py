@@ -491,10 +491,10 @@ class JsonTable(ABC):
     def _begin_write(self) -> None:  # noqa: B027 - a hook
         """Runs before ``to_json`` is called for a save. Any thread."""
 
-    def _about_to_write(self, data: bytes) -> None:  # noqa: B027
+    def _prepare_write(self, data: bytes) -> None:  # noqa: B027
         """Runs before the file is replaced by *data*. Any thread."""
 
-    def _written(self) -> None:  # noqa: B027
+    def _note_written(self) -> None:  # noqa: B027
         """Runs after the file was replaced. Any thread."""
 
     def _replace(self, path: Path, data: bytes, backup: bytes | None = None) -> None:
@@ -505,7 +505,7 @@ class JsonTable(ABC):
         with self._write_lock:
             self._begin_write()
             data = fastjson.dumps(self.to_json(), pretty=True).encode()
-            self._about_to_write(data)
+            self._prepare_write(data)
             self.path.parent.mkdir(parents=True, exist_ok=True)
             for suffix, kept in self._aside.items():
                 self._replace(self.path.with_name(self.path.name + suffix), kept)
@@ -515,7 +515,7 @@ class JsonTable(ABC):
             self._file_checksum = crc32(data)
             self._checksums = self._file_checksum, crc32(backup)
             self._aside.clear()
-            self._written()
+            self._note_written()
             if self.changes_journal is not None:
                 self._file_sha, self._file_size_bytes = fingerprint(data), len(data)
                 # Journal files that remain belong to another file.

@@ -127,7 +127,7 @@ class OffsetJournal:
             OSError: a journal file cannot be read.
         """
         changes: list[Change] = []
-        for parts in ([self._bare_lines()], self._recorded_parts()):
+        for parts in ([self._read_bare_lines()], self._read_parts()):
             since: list[Change] | None = None
             is_noted = False
             for lines in parts:
@@ -150,12 +150,12 @@ class OffsetJournal:
     def knows(self, file: bytes) -> bool:
         """Return whether the journal continues from *file*. Raises OSError."""
         known: list[str] = []
-        for lines in self._recorded_parts():
+        for lines in self._read_parts():
             for line in lines:
                 _take(line, known, [])
         return fingerprint(file) in known
 
-    def _recorded_parts(self) -> list[list[str]]:
+    def _read_parts(self) -> list[list[str]]:
         """Return the lines of each file, oldest first; cached."""
         if self._parts is not None:
             return self._parts
@@ -170,9 +170,9 @@ class OffsetJournal:
         self._parts = parts
         return parts
 
-    def _bare_lines(self) -> list[str]:
+    def _read_bare_lines(self) -> list[str]:
         lines: list[str] = []
-        for path in self._bare_files():
+        for path in self._list_bare_files():
             *whole, torn = path.read_bytes().decode("utf-8", "replace").split("\n")
             damaged = next((n for n, line in enumerate(whole) if not _LINE.fullmatch(line)), None)
             if damaged is not None or torn:
@@ -184,7 +184,7 @@ class OffsetJournal:
             lines += whole[:damaged]
         return lines
 
-    def _bare_files(self) -> list[Path]:
+    def _list_bare_files(self) -> list[Path]:
         if not self._directory.is_dir():
             return []
         paths = [path for path in self._directory.iterdir() if path.name.isdecimal()]
@@ -213,7 +213,7 @@ class OffsetJournal:
         """Delete the files older than *number*, whose content is in consumerOffset.json."""
         with contextlib.suppress(OSError):
             self._journal.forget_before(number)
-            disk.remove_files(self._bare_files())
+            disk.remove_files(self._list_bare_files())
 
     def note(self, key: str, queue_id: int, offset: int) -> None:
         """Write a change soon; only the last one for each queue is written."""

@@ -63,9 +63,9 @@ def differences(saved: Any, found: Any, place: str = "") -> Iterator[str]:
             inner = f"{place}.{name}" if place else name
             yield from differences(saved.get(name), found.get(name), inner)
     elif saved != found:
-        yield f"{place}: {_shown(found)}, saved as {_shown(saved)}"
+        yield f"{place}: {_format_seal(found)}, saved as {_format_seal(saved)}"
 
 
-def _shown(value: Any) -> str:
+def _format_seal(value: Any) -> str:
     text = "nothing" if value is None else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"

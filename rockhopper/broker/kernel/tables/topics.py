@@ -337,7 +337,7 @@ class TopicTable(JsonTable):
         queue_count = max(1, min(wanted_queues, pattern.write_queue_nums))
         perm = pattern.perm & ~PERM_INHERIT
         sys_flag = SYS_FLAG_UNIT if unit_mode else 0
-        return self._created_for_client(
+        return self._create_for_client(
             self._create(name, queue_count, perm, pattern.filter_type, sys_flag)
         )
 
@@ -352,7 +352,7 @@ class TopicTable(JsonTable):
             return None
         if self.is_system(name) or not may_be_looked_up(name) or self._is_full(name):
             return None
-        return self._created_for_client(self._create(name, self._queue_count_for_clients))
+        return self._create_for_client(self._create(name, self._queue_count_for_clients))
 
     def _is_full(self, name: str) -> bool:
         """Return whether there are too many topics to create one on first use; log this once."""
@@ -377,7 +377,7 @@ class TopicTable(JsonTable):
         """Return whether clients send traces to this topic, as traceOn requests."""
         return self.config.trace_on and name == self.config.trace_topic_name
 
-    def _created_for_client(self, topic: TopicConfig) -> TopicConfig:
+    def _create_for_client(self, topic: TopicConfig) -> TopicConfig:
         if len(self._created) >= CREATED_REMEMBERED_MAX:
             self._created.clear()
         self._created.add(topic.name)

@@ -40,25 +40,27 @@ class SavedAnswers:
         self._waiting.append(request)
         if self._task is None:
             self._task = run_in_background(
-                self._answer_saved(), "answers that wait for the disk", on_failure=self._failed
+                self._answer_saved(),
+                "answers that wait for the disk",
+                on_failure=self._note_failure,
             )
         return None
 
-    def _failed(self, _error: BaseException) -> None:
+    def _note_failure(self, _error: BaseException) -> None:
         # The next change starts another task, which answers the waiting requests.
         self._task = None
 
     async def _answer_saved(self) -> None:
         while self._waiting:
             waiting, self._waiting = self._waiting, []
-            response = await self._saved()
+            response = await self._answer_saved_value()
             for number, request in enumerate(waiting, 1):
                 request.answer(response)
                 if number % ANSWERS_PER_TURN == 0:
                     await next_slice()
         self._task = None
 
-    async def _saved(self) -> Response:
+    async def _answer_saved_value(self) -> Response:
         try:
             await self._table.saved()
         except SAVE_ERRORS as error:

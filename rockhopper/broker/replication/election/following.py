@@ -138,7 +138,7 @@ class Following:
         self._link_heard_at_ms = now_ms
         if isinstance(message, Welcome):
             self.heard_at_ms = self.led_at_ms = now_ms
-            self._welcomed(message)
+            self._handle_welcome(message)
         elif isinstance(message, Beat):
             self.heard_at_ms = self.led_at_ms = now_ms
             self._beat(message)
@@ -200,7 +200,7 @@ class Following:
             and self.replica_state.acknowledgeable_offset >= self._welcome.whole_offset
         )
 
-    def _welcomed(self, welcome: Welcome) -> None:
+    def _handle_welcome(self, welcome: Welcome) -> None:
         if welcome.epoch < self._least_epoch:
             self._refuse()
             return

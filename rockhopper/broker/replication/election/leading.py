@@ -86,7 +86,7 @@ class MasterTerm:
         if not self.state.is_complete:
             return False
         confirmed = self.acknowledgeable_offset
-        for replica in self._others():
+        for replica in self._list_others():
             follower = self.followers.get(replica)
             if follower is None:
                 return False
@@ -96,7 +96,7 @@ class MasterTerm:
         self.replicated_offset = confirmed
         return True
 
-    def _others(self) -> tuple[Replica, ...]:
+    def _list_others(self) -> tuple[Replica, ...]:
         """Return the replicas besides this one that must acknowledge.
 
         The result is cached, because every frame needs it.
@@ -121,7 +121,7 @@ class MasterTerm:
     def unheard(self, age_ms: int, now_ms: int) -> list[Replica]:
         """Return the required replicas that have not spoken for *age_ms*."""
         silent = []
-        for replica in self._others():
+        for replica in self._list_others():
             follower = self.followers.get(replica)
             is_linked = follower is not None and follower.link is not None
             if follower is None or not is_linked or now_ms - follower.heard_at_ms > age_ms:

@@ -143,9 +143,9 @@ class Machine:
         self.following.elected_epoch = max(self.following.elected_epoch, view.state.epoch)
         self._remember(view.state)
         if self.term:
-            self._saw_as_master(self.term, view, now_ms)
+            self._note_as_master(self.term, view, now_ms)
         elif self.role is ReplicaRole.CANDIDATE:
-            self._saw_as_candidate(view, now_ms)
+            self._note_as_candidate(view, now_ms)
         elif self._is_elected(view):
             self._take_office(view)
         else:
@@ -169,7 +169,7 @@ class Machine:
             mine.seen_state = state.seen_state
             self.actions.append(NoteSeenState(state.seen_state))
 
-    def _saw_as_master(self, term: MasterTerm, view: SetView, now_ms: int) -> None:
+    def _note_as_master(self, term: MasterTerm, view: SetView, now_ms: int) -> None:
         assert view.state is not None
         if view.state.epoch == term.epoch and view.state.master == self.replica_state.me:
             term.saw(view.state, view.version)
@@ -177,11 +177,11 @@ class Machine:
         else:
             self._resign(f"replica {view.state.master.id} leads epoch {view.state.epoch}", now_ms)
 
-    def _saw_as_candidate(self, view: SetView, now_ms: int) -> None:
+    def _note_as_candidate(self, view: SetView, now_ms: int) -> None:
         if self._is_elected(view):
             self._take_office(view)
         elif self._request and view.version > self._request.version:
-            self._stand_back(now_ms)
+            self._step_back(now_ms)
 
     def _is_elected(self, view: SetView) -> bool:
         """Return whether a request of this process won, even if its answer was lost."""
@@ -207,7 +207,7 @@ class Machine:
                 self._remember(view.state)
             self._take_office(view)
         elif outcome is SwapOutcome.REFUSED:
-            self._stand_back(now_ms)
+            self._step_back(now_ms)
         else:
             self._try_at_ms = now_ms + RETRY_MS
             self.actions.append(Read())
@@ -246,7 +246,7 @@ class Machine:
             if self._campaigning.may_ask(self.view, epoch):
                 self._ask(self._campaigning.request(self.view, epoch), now_ms)
             else:
-                self._stand_back(now_ms)
+                self._step_back(now_ms)
 
     def entered(self, now_ms: int) -> None:
         """Start to lead, now that the epoch is on disk."""
@@ -254,7 +254,7 @@ class Machine:
         if self.role is not ReplicaRole.CANDIDATE or not view:
             return
         if not self._is_elected(view):
-            self._stand_back(now_ms)
+            self._step_back(now_ms)
             return
         assert view.state is not None
         self.role = ReplicaRole.LEADING
@@ -389,13 +389,13 @@ class Machine:
                 "a later release must lead this set: it wrote state that this release cannot write"
             )
         if view.leader or now_ms - self.following.heard_at_ms < self._timing.silence_ms:
-            raise ValueError(self._why_no_operator_is_needed(view, view.state))
+            raise ValueError(self._explain_no_operator(view, view.state))
         self.replica_state.is_fenced = False
         self._campaigning.why = BY_OPERATOR
         self._campaigning.may_lose = True
         self._campaign(view)
 
-    def _why_no_operator_is_needed(self, view: SetView, state: SetState) -> str:
+    def _explain_no_operator(self, view: SetView, state: SetState) -> str:
         number = state.master.id
         if not self.is_engine_behind:
             return f"replica {number} leads: an unclean election is not needed"
@@ -451,9 +451,9 @@ class Machine:
                 self.following.received(message, now_ms)
             return
         if isinstance(message, Hello):
-            self._greeted(link, message, now_ms)
+            self._handle_greeting(link, message, now_ms)
         elif isinstance(message, Ack):
-            self._acknowledged(link, message, now_ms)
+            self._note_acknowledgement(link, message, now_ms)
         elif isinstance(message, Refused):
             self._outrun(message.voted_epoch, now_ms)
 
@@ -466,7 +466,7 @@ class Machine:
             self._campaigning.why = PLANNED
             self._campaign(view)
 
-    def _greeted(self, link: int, hello: Hello, now_ms: int) -> None:
+    def _handle_greeting(self, link: int, hello: Hello, now_ms: int) -> None:
         term, mine = self.term, self.replica_state
         if self.role is ReplicaRole.CANDIDATE:
             self._early[link] = hello
@@ -509,9 +509,9 @@ class Machine:
     def _answer_early(self, now_ms: int) -> None:
         early, self._early = self._early, {}
         for link, hello in early.items():
-            self._greeted(link, hello, now_ms)
+            self._handle_greeting(link, hello, now_ms)
 
-    def _acknowledged(self, link: int, ack: Ack, now_ms: int) -> None:
+    def _note_acknowledgement(self, link: int, ack: Ack, now_ms: int) -> None:
         term, replica = self.term, self._links.get(link)
         if not term or not replica or ack.epoch != term.epoch:
             return
@@ -704,7 +704,7 @@ class Machine:
         mine.epochs = entered(mine.epochs, view.state.epoch, start_offset)
         self.actions.append(EnterEpoch(mine.epochs))
 
-    def _stand_back(self, now_ms: int) -> None:
+    def _step_back(self, now_ms: int) -> None:
         self.role = ReplicaRole.FOLLOWING if self.view and self.view.state else ReplicaRole.JOINING
         self._request = None
         self._campaigning.over()
@@ -725,7 +725,7 @@ class Machine:
         self._links.clear()
         self.term = None
         self.following.led_at_ms = now_ms
-        self._stand_back(now_ms)
+        self._step_back(now_ms)
 
     def _confirm(self, term: MasterTerm) -> None:
         if term.confirm():

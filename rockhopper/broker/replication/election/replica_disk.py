@@ -164,7 +164,7 @@ class ReplicaDisk:
     def _field(self, name: str, document: dict[str, Any], field: str, kind: type) -> Any:
         value = document.get(field)
         if type(value) is not kind:
-            raise self._damaged(name, f"its {field} is {str(value)[:50]!r}")
+            raise self._build_damage_error(name, f"its {field} is {str(value)[:50]!r}")
         return value
 
     def _read(self, name: str) -> dict[str, Any] | None:
@@ -188,10 +188,10 @@ class ReplicaDisk:
                 disk.write_atomically(path, data, data)
             return document
         if problems:
-            raise self._damaged(name, "; ".join(problems))
+            raise self._build_damage_error(name, "; ".join(problems))
         return None
 
-    def _damaged(self, name: str, what: str) -> CorruptFileError:
+    def _build_damage_error(self, name: str, what: str) -> CorruptFileError:
         return CorruptFileError(
             self._directory / name,
             f"damaged: {what}. The epoch that this replica voted for is not known; move "

@@ -269,7 +269,7 @@ def _frame_of(head: tuple[Any, ...], body: bytes) -> Frame:
         case (7, epoch):
             return TakeOver(epoch)
         case _:
-            return _refused_of(body)
+            return _decode_refused(body)
 
 
 def _ack_of(_: int, flags: int, epoch: int, acknowledgeable_offset: int) -> Ack:
@@ -354,6 +354,6 @@ def _welcome_of(text: bytes) -> Welcome:
     )
 
 
-def _refused_of(text: bytes) -> Refused:
+def _decode_refused(text: bytes) -> Refused:
     fields = _Fields(text)
     return Refused(voted_epoch=fields.get("promise", int), why=fields.get("why", str))

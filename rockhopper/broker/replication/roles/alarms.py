@@ -100,7 +100,7 @@ class Alarms:
 
         *own* contains, by reason, the problems that this replica found in itself.
         """
-        found = {**own, **dict(self._found(machine, health))}
+        found = {**own, **dict(self._find_alarms(machine, health))}
         now_ms = self._now_ms()
         for reason in REASONS:
             text = found.get(reason)
@@ -116,7 +116,7 @@ class Alarms:
             if is_due:
                 self.shown[reason] = text
 
-    def _found(self, machine: Machine, health: EngineHealth) -> Iterator[tuple[str, str]]:
+    def _find_alarms(self, machine: Machine, health: EngineHealth) -> Iterator[tuple[str, str]]:
         view = machine.view
         state = view.state if view else None
         if health.silent_ms >= PATIENCE_MS:
@@ -147,7 +147,7 @@ class Alarms:
         texts = {
             SETTINGS: _differing(machine, view),
             UNCLEAN: _unclean(machine, view, state),
-            GONE: _gone(machine, view, state),
+            GONE: _describe_gone(machine, view, state),
             OLD: "" if state.is_writable else _TOO_OLD.format(state.writer),
         }
         yield from ((reason, text) for reason, text in texts.items() if text)
@@ -155,12 +155,12 @@ class Alarms:
             has_floor = machine.term.has_floor(self._now_ms())
             if not has_floor and machine.term.is_young(self._now_ms()):
                 return
-            if text := self._at_floor(machine, view, state, has_floor=has_floor):
+            if text := self._describe_floor(machine, view, state, has_floor=has_floor):
                 yield FLOOR if has_floor else BELOW, text
             if text := self._outrun(machine):
                 yield RETENTION, text
 
-    def _at_floor(
+    def _describe_floor(
         self, machine: Machine, view: SetView, state: SetState, *, has_floor: bool
     ) -> str:
         seen = {replica.id for replica in state.in_sync} | set(view.members)
@@ -223,13 +223,13 @@ def _unclean(machine: Machine, view: SetView, state: SetState) -> str:
     if away:
         return (
             f"replica {mine.me.id}'s machine restarted without its unflushed data, and the "
-            f"in-sync replicas {_listed(away)} are away: start them, because they may have all "
+            f"in-sync replicas {_join(away)} are away: start them, because they may have all "
             "acknowledged messages. If you cannot, let this one lead: rockhopper ha elect "
             "--unclean"
         )
     if others:
         return (
-            f"the machines of all in-sync replicas, {_listed(sorted([mine.me.id, *others]))}, "
+            f"the machines of all in-sync replicas, {_join(sorted([mine.me.id, *others]))}, "
             "restarted without their unflushed data: let the replica with the largest LOG END in "
             "'rockhopper ha status' lead: rockhopper ha elect --unclean"
         )
@@ -240,7 +240,7 @@ def _unclean(machine: Machine, view: SetView, state: SetState) -> str:
     )
 
 
-def _gone(machine: Machine, view: SetView, state: SetState) -> str:
+def _describe_gone(machine: Machine, view: SetView, state: SetState) -> str:
     """Describe the problem if no in-sync store is present, and one of them never will be."""
     there = {member.replica for member in view.members.values()}
     numbers = sorted(replica.id for replica in state.in_sync)
@@ -249,12 +249,12 @@ def _gone(machine: Machine, view: SetView, state: SetState) -> str:
         return ""
     if away := [number for number in numbers if number not in view.members]:
         begin = (
-            f"the stores of replicas {_listed(gone)} are missing, and the in-sync replicas "
-            f"{_listed(away)} are away: start them with their former stores"
+            f"the stores of replicas {_join(gone)} are missing, and the in-sync replicas "
+            f"{_join(away)} are away: start them with their former stores"
         )
     else:
         begin = (
-            f"the stores of all in-sync replicas, {_listed(gone)}, are missing: no replica may "
+            f"the stores of all in-sync replicas, {_join(gone)}, are missing: no replica may "
             "lead. Restore one of these stores"
         )
     return (
@@ -263,7 +263,7 @@ def _gone(machine: Machine, view: SetView, state: SetState) -> str:
     )
 
 
-def _listed(numbers: list[int]) -> str:
+def _join(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers))
 
 

@@ -366,7 +366,7 @@ class StateApplier:
         self._replicated_offset = self._store.log.written_offset
         while self._step():
             pass
-        for message in self._behind_dispatch():
+        for message in self._iterate_undispatched():
             self._open_up(message)
             while self._todo:
                 self._take(self._todo.popleft())
@@ -378,7 +378,7 @@ class StateApplier:
         applied.remove(self._store.opened.layout)
         await self.state.close()
 
-    def _behind_dispatch(self) -> Iterator[StoredMessage]:
+    def _iterate_undispatched(self) -> Iterator[StoredMessage]:
         for record in self._store.reading.records_from(self._store.dispatch.offset):
             message = decode_message(record)
             if message.topic == STATE_TOPIC and message.queue_offset == self._next:

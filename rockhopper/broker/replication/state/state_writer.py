@@ -202,7 +202,7 @@ class StateWriter:
                 log.warning("a snapshot for the replicas waits for the store", reason=str(error))
 
     def _tell(self) -> None:
-        self._gathered()
+        self._write_gathered()
         self._log.flush()
         if self._due_ms is not None and not self._log.is_late:
             self._told.append((self._store.log.written_offset, self._due_ms))
@@ -224,7 +224,7 @@ class StateWriter:
         due_ms = min(due)
         return due_ms if due_ms < self._now_ms() else None
 
-    def _gathered(self) -> None:
+    def _write_gathered(self) -> None:
         """Note the gathered changes in records of bounded size."""
         size_bytes, told = 0, list[Entry]()
         for entry in self._take_gathered():

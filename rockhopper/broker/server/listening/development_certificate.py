@@ -86,7 +86,7 @@ def _make(files: TlsFiles, names: Iterable[str], now_s: float) -> None:
         raise TlsError(NEEDED) from error
     key = ec.generate_private_key(ec.SECP256R1())
     begun = _builder([*_NAMES, socket.gethostname(), *names], now_s)
-    certificate = _identified(begun, key.public_key()).sign(key, hashes.SHA256())
+    certificate = _add_identity(begun, key.public_key()).sign(key, hashes.SHA256())
     make_directories(files.key.parent)
     pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     private = key.private_bytes(pem, pkcs8, serialization.NoEncryption())
@@ -117,7 +117,7 @@ def _builder(names: list[str], now_s: float) -> "x509.CertificateBuilder":
     )
 
 
-def _identified(
+def _add_identity(
     builder: "x509.CertificateBuilder", key: "ec.EllipticCurvePublicKey"
 ) -> "x509.CertificateBuilder":
     """Add what CPython 3.13 and later ask of every certificate (VERIFY_X509_STRICT)."""

@@ -104,7 +104,7 @@ class Handshakes:
             handshake = self._waiting.pop() if number % 2 else self._waiting.popleft()
             task = start_task(self._make(handshake))
             self._under_way[task] = handshake, loop.time()
-            task.add_done_callback(self._done)
+            task.add_done_callback(self._finish)
         if self._waiting and count:
             self._begin_soon()
         elif self._waiting:
@@ -118,7 +118,7 @@ class Handshakes:
                 return
             task.cancel()
 
-    def _done(self, task: "asyncio.Task[None]") -> None:
+    def _finish(self, task: "asyncio.Task[None]") -> None:
         handshake, _ = self._under_way.pop(task)
         # In any case: if it succeeded, the transport owns the descriptor.
         handshake.owner.handshake_ended(handshake.connected)

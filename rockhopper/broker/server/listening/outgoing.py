@@ -59,13 +59,13 @@ class Outgoing:
             return config.client_certificate, config.client_key, config.client_key_password
         return config.certificate, config.key, config.key_password
 
-    def _trusted(self) -> Path | None:
+    def _find_trusted(self) -> Path | None:
         config = self._config
         return config.client_trusted or config.trusted or config.certificate
 
     def _files(self) -> list[Path]:
         certificate, key, _ = self._pair()
-        return [path for path in (certificate, key, self._trusted()) if path is not None]
+        return [path for path in (certificate, key, self._find_trusted()) if path is not None]
 
     def _make(self, *, with_name: bool) -> ssl.SSLContext:
         context = ssl.create_default_context()
@@ -76,7 +76,7 @@ class Outgoing:
         certificate, key, password = self._pair()
         if certificate is not None and key is not None:
             load_pair(context, certificate, key, password)
-        trusted = self._trusted()
+        trusted = self._find_trusted()
         if trusted is not None:
             load_trusted(context, trusted)
         return context

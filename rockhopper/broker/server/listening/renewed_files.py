@@ -65,7 +65,7 @@ class RenewedFiles(Generic[Value]):
         Raises:
             OSError, ValueError, UnusableFileError: no read has succeeded yet.
         """
-        stamps = self._stamped()
+        stamps = self._read_stamps()
         if self._found and stamps == self._stamps:
             return False
         try:
@@ -78,11 +78,11 @@ class RenewedFiles(Generic[Value]):
             return False
         self._found, self.expires_at_s = [value], expires_at_s
         # If one was replaced meanwhile, the files are read again.
-        self._stamps = stamps if self._stamped() == stamps else None
+        self._stamps = stamps if self._read_stamps() == stamps else None
         self._told_at_s = None
         return True
 
-    def _stamped(self) -> tuple[Stamp, ...]:
+    def _read_stamps(self) -> tuple[Stamp, ...]:
         return tuple(map(file_stamp, self._paths))
 
     def _expiry_s(self) -> float:

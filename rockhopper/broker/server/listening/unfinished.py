@@ -51,13 +51,13 @@ class Unfinished:
 
 
 def _close_largest(holders: list[UnfinishedConnection], bytes_max: int) -> None:
-    holders.sort(key=_held_bytes)
-    held_bytes = sum(map(_held_bytes, holders))
+    holders.sort(key=_count_held_bytes)
+    held_bytes = sum(map(_count_held_bytes, holders))
     while held_bytes > bytes_max:
         largest = holders.pop()
         held_bytes -= largest.held_bytes
         largest.drop_held("all peers together have too many unfinished requests")
 
 
-def _held_bytes(holder: UnfinishedConnection) -> int:
+def _count_held_bytes(holder: UnfinishedConnection) -> int:
     return holder.held_bytes

@@ -33,7 +33,7 @@ class ShortCollections:
         """Freeze all objects, and begin to watch."""
         self.freeze()
         gc.set_threshold(*THRESHOLDS)
-        gc.callbacks.append(self._noted)
+        gc.callbacks.append(self._note)
 
     @staticmethod
     def freeze() -> None:
@@ -44,11 +44,11 @@ class ShortCollections:
 
     def stop(self) -> None:
         """Stop watching; objects stay frozen, so that the process exits without examining them."""
-        if self._noted in gc.callbacks:
-            gc.callbacks.remove(self._noted)
+        if self._note in gc.callbacks:
+            gc.callbacks.remove(self._note)
             gc.set_threshold(*self._thresholds)
 
-    def _noted(self, phase: str, info: Mapping[str, int]) -> None:
+    def _note(self, phase: str, info: Mapping[str, int]) -> None:
         if phase == "start":
             self._began_s = self._clock()
         elif info["generation"] == _OLDEST and self._clock() - self._began_s > PAUSE_MAX_S:

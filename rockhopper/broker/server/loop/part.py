@@ -56,7 +56,7 @@ class Parts:
     async def open(self) -> None:
         """Open each. Raises StoreError, OSError; then later parts are not opened."""
         for part in self._parts:
-            await _done(part.open())
+            await _await_work(part.open())
 
     def start(self) -> None:
         """Start each."""
@@ -91,13 +91,13 @@ class Parts:
 
 
 async def _close(part: Part) -> None:
-    await _done(part.close())
+    await _await_work(part.close())
 
 
 async def _abandon(part: Part) -> None:
-    await _done(part.abandon())
+    await _await_work(part.abandon())
 
 
-async def _done(work: Awaitable[None] | None) -> None:
+async def _await_work(work: Awaitable[None] | None) -> None:
     if work is not None:
         await work

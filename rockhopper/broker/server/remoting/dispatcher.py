@@ -367,7 +367,7 @@ def error_response(error: BaseException) -> Response | None:
     return None
 
 
-def _unsupported(code: int) -> Response:
+def _build_unsupported(code: int) -> Response:
     remark = f" request type {code} not supported"
     return Response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
 
@@ -401,14 +401,14 @@ class Dispatcher:
         row = self._table.get(command.code)
         if row is None:
             request = Request(connection, command, self._times)
-            response: Response | None = _unsupported(command.code)
+            response: Response | None = _build_unsupported(command.code)
         else:
             gate = self.gate if row.promises_state else None
             request = Request(connection, command, self._times, gate, may_wait=row.may_wait)
             try:
                 response = self._process(request, row)
             except Exception as error:
-                response = self._failed(request, error)
+                response = self._build_failure(request, error)
         if response is not None:
             request.note(response)
         if response is None or command.is_oneway:
@@ -445,7 +445,7 @@ class Dispatcher:
         try:
             response = await result
         except Exception as error:
-            response = self._failed(request, error)
+            response = self._build_failure(request, error)
         connection = request.connection
         slow_count = self._slow_counts.pop(connection) - 1
         if slow_count:
@@ -453,7 +453,7 @@ class Dispatcher:
         if response is not None:
             request.answer(response)
 
-    def _failed(self, request: Request, error: Exception) -> Response:
+    def _build_failure(self, request: Request, error: Exception) -> Response:
         response = error_response(error)
         if response is not None:
             return response

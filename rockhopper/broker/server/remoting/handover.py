@@ -209,7 +209,7 @@ class Handover:
         )
 
     async def _pass_on(self, connection: RemotingConnection, finder: MasterFinder) -> None:
-        splice = await self._connected(connection, finder)
+        splice = await self._connect(connection, finder)
         if splice is None:
             self.forget(connection)
             return
@@ -222,7 +222,7 @@ class Handover:
         """Forget a connection that is not forwarded any more."""
         self._forwarded.pop(connection, None)
 
-    async def _connected(
+    async def _connect(
         self, connection: RemotingConnection, finder: MasterFinder
     ) -> "_Splice | None":
         """Return a connection to the master for *connection*; None if it needs none any more."""

@@ -32,12 +32,12 @@ def sweep_connections(connections: Iterable[Watched], now_s: float) -> None:
     for connection in connections:
         if connection.writing_paused:
             connection.note_progress(now_s)
-        reason = _why_to_close(connection, now_s)
+        reason = _explain_close(connection, now_s)
         if reason is not None:
             connection.abort(reason)
 
 
-def _why_to_close(connection: Watched, now_s: float) -> str | None:
+def _explain_close(connection: Watched, now_s: float) -> str | None:
     if (
         connection.frames_received == 0
         and now_s - connection.connected_at_s > FIRST_FRAME_TIMEOUT_S

@@ -362,15 +362,15 @@ def data_ranges(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:
     cached, and reading a range caches more of them. So if there is much to read, the cache is
     dropped first (which interrupts every core), and all ranges are found before any is read.
     """
-    ranges = _told_ranges(descriptor, start, end)
+    ranges = _list_data_ranges(descriptor, start, end)
     size_bytes = sum(range_end - range_start for range_start, range_end in ranges)
     if size_bytes > _SOON_READ_BYTES and hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
-        ranges = _told_ranges(descriptor, start, end)
+        ranges = _list_data_ranges(descriptor, start, end)
     return ranges
 
 
-def _told_ranges(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:
+def _list_data_ranges(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:
     ranges: list[tuple[int, int]] = []
     while start < end:
         try:

@@ -34,18 +34,18 @@ def check_file_system(directory: Path) -> None:
         OSError: something else is wrong.
     """
     with tempfile.TemporaryFile(dir=directory, prefix=".tried-") as file:
-        with _needed(directory, "no file locks"):
+        with _explain_lack(directory, "no file locks"):
             fcntl.lockf(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         file.truncate(mmap.PAGESIZE)
         has_room = _has_room(file.fileno())
         with (
-            _needed(directory, "no shared writable mappings"),
+            _explain_lack(directory, "no shared writable mappings"),
             mmap.mmap(file.fileno(), mmap.PAGESIZE) as mapped,
         ):
             if has_room:
                 mapped[0] = 1
                 mapped.flush()
-    with _needed(directory, "no fsync of directories"):
+    with _explain_lack(directory, "no fsync of directories"):
         disk.sync_directory(directory)
 
 
@@ -61,7 +61,7 @@ def _has_room(descriptor: int) -> bool:
 
 
 @contextlib.contextmanager
-def _needed(directory: Path, lack: str) -> Iterator[None]:
+def _explain_lack(directory: Path, lack: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

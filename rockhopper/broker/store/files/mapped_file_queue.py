@@ -77,7 +77,7 @@ class MappedFileQueue:
         Raises:
             CorruptFileError: sizes differ, or a name does not fit the size; the message says which.
         """
-        found = self._numbered_files()
+        found = self._list_numbered_files()
         if found and found[-1][1] == 0:
             _, _, path = found.pop()
             log.warning("deleting an empty file at the end", path=path)
@@ -99,7 +99,7 @@ class MappedFileQueue:
             )
         self.flushed_offset = self.min_offset
 
-    def _numbered_files(self) -> list[tuple[int, int, str]]:
+    def _list_numbered_files(self) -> list[tuple[int, int, str]]:
         found = []
         try:
             entries = list(os.scandir(self._directory))

@@ -32,7 +32,7 @@ def check_single(config: StoreConfig) -> None:
     found = _stores_below(config.root)
     if found:
         raise OtherStoresError(
-            f"{config.root} contains the stores of several brokers ({_listed(found)}): start "
+            f"{config.root} contains the stores of several brokers ({_format_list(found)}): start "
             f"with --brokers {_count_for(found)}, or choose another directory with --store"
         )
 
@@ -56,7 +56,7 @@ def check_many(config: StoreConfig, broker_name: str, count: int) -> None:
     left = [path for path in _stores_below(root) if path.name not in expected]
     if left:
         raise OtherStoresError(
-            f"no broker would serve the messages in {_listed(left)} of {root}: start with "
+            f"no broker would serve the messages in {_format_list(left)} of {root}: start with "
             f"--brokers {_count_for(left)} and the same brokerName, or move those directories "
             "away once their messages are no longer needed"
         )
@@ -76,5 +76,5 @@ def _count_for(stores: list[Path]) -> int:
     return max(int(path.name.rpartition("-")[2]) for path in stores) + 1
 
 
-def _listed(stores: list[Path]) -> str:
+def _format_list(stores: list[Path]) -> str:
     return ", ".join(path.name for path in stores)

@@ -18,7 +18,7 @@ log = structlog.get_logger("broker.store")
 def note(layout: StoreLayout, name: str) -> None:
     """Mark the files from *name* on for rebuilding. Raises OSError."""
     path = layout.index_to_rebuild
-    noted = _noted(layout)
+    noted = _read_noted_end(layout)
     if noted is None or int(name) < noted:
         disk.make_directories_durably(path.parent)
         disk.write_atomically(path, name.encode())
@@ -26,7 +26,7 @@ def note(layout: StoreLayout, name: str) -> None:
 
 def move_aside(layout: StoreLayout) -> None:
     """Move the marked files into the quarantine. Raises OSError."""
-    first = _noted(layout)
+    first = _read_noted_end(layout)
     if first is None:
         return
     aside = layout.quarantine / "index"
@@ -43,7 +43,7 @@ def move_aside(layout: StoreLayout) -> None:
     disk.remove_files([layout.index_to_rebuild])
 
 
-def _noted(layout: StoreLayout) -> int | None:
+def _read_noted_end(layout: StoreLayout) -> int | None:
     try:
         name = layout.index_to_rebuild.read_bytes().decode("ascii", "replace")
     except FileNotFoundError:

@@ -276,9 +276,9 @@ class CommitLog:
         self.written_offset = self.staged_offset
         self.written_mark = (self.written_offset, self.store_time_ms)
         if self.written_offset > self._mark_offset:
-            self._passed_mark(self.written_offset)
+            self._pass_mark(self.written_offset)
 
-    def _passed_mark(self, offset: int) -> None:
+    def _pass_mark(self, offset: int) -> None:
         self._read_ahead.passed(self._files.files[-2:], offset)
         if offset > self._preallocate_at:
             self._preallocate_at = self._file_end
@@ -330,7 +330,7 @@ class CommitLog:
         self.written_mark = (whole, self.store_time_ms)
         self._check_torn(file)
         if end > self._mark_offset:
-            self._passed_mark(end)
+            self._pass_mark(end)
 
     def _check_torn(self, file: MappedFile) -> None:
         """Raise LogMismatchError if the bytes after the whole records cannot begin a record."""

@@ -190,7 +190,9 @@ def find_next(file: MappedFile, position: int) -> int | None:
     """
     data = file.mapping
     # The first bytes of a size are zeros, so a record may begin just before the written range.
-    ranges = [(max(start - 3, position), end) for start, end in _written_ranges(file, position)]
+    ranges = [
+        (max(start - 3, position), end) for start, end in _list_written_ranges(file, position)
+    ]
     for start, end in ranges:
         for at in _positions(data, MAGIC_START, start, end):
             if read_record(data, at - 4, file.base_offset):
@@ -202,7 +204,7 @@ def find_next(file: MappedFile, position: int) -> int | None:
     return None
 
 
-def _written_ranges(file: MappedFile, position: int) -> list[tuple[int, int]]:
+def _list_written_ranges(file: MappedFile, position: int) -> list[tuple[int, int]]:
     descriptor = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return list(disk.data_ranges(descriptor, position, file.size_bytes))

@@ -142,11 +142,13 @@ class BatchConsumeQueue(UnitQueue):
             behind += _UNIT_SIZE
         first = max(at - count * _UNIT_SIZE, self._start)
         return (
-            self._noted_of(range(at - _UNIT_SIZE, first - 1, -_UNIT_SIZE)),
-            self._noted_of(range(behind, min(behind + count * _UNIT_SIZE, self._end), _UNIT_SIZE)),
+            self._read_noted(range(at - _UNIT_SIZE, first - 1, -_UNIT_SIZE)),
+            self._read_noted(
+                range(behind, min(behind + count * _UNIT_SIZE, self._end), _UNIT_SIZE)
+            ),
         )
 
-    def _noted_of(self, positions: Iterable[int]) -> Noted:
+    def _read_noted(self, positions: Iterable[int]) -> Noted:
         for position in positions:
             unit = self._files.unit_at(position)
             yield unit[_BASE], unit

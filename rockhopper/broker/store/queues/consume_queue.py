@@ -222,11 +222,11 @@ class ConsumeQueue(UnitQueue):
         """Return queue offset and unit of *count* messages before one, nearest first, and after."""
         first = max(queue_offset - count, self.min_offset)
         return (
-            self._noted_of(range(queue_offset - 1, first - 1, -1)),
-            self._noted_of(range(queue_offset + 1, min(queue_offset + count, self.max_offset))),
+            self._read_noted(range(queue_offset - 1, first - 1, -1)),
+            self._read_noted(range(queue_offset + 1, min(queue_offset + count, self.max_offset))),
         )
 
-    def _noted_of(self, numbers: Iterable[int]) -> Noted:
+    def _read_noted(self, numbers: Iterable[int]) -> Noted:
         for number in numbers:
             unit = self.noted(number)
             if unit is not None:

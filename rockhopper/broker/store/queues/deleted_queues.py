@@ -75,13 +75,13 @@ def _move_aside(topic_directory: Path, aside: Path) -> Path:
 
 def remove_left_over(aside: Path) -> None:
     """Delete what an earlier process moved aside. Raises OSError."""
-    for directory in _numbered(aside):
+    for directory in _list_numbered(aside):
         _remove(directory)
 
 
 def _remove(topic_directory: Path) -> None:
-    for directory in _numbered(topic_directory):
-        for path in _numbered(directory):
+    for directory in _list_numbered(topic_directory):
+        for path in _list_numbered(directory):
             path.unlink(missing_ok=True)
         _remove_directory_if_empty(directory)
     if not _remove_directory_if_empty(topic_directory):
@@ -96,7 +96,7 @@ def _remove_directory_if_empty(directory: Path) -> bool:
     return not directory.exists()
 
 
-def _numbered(directory: Path) -> Iterator[Path]:
+def _list_numbered(directory: Path) -> Iterator[Path]:
     try:
         names = sorted(os.listdir(directory))
     except (FileNotFoundError, NotADirectoryError):

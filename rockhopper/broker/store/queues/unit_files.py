@@ -135,10 +135,10 @@ def find_end(
     first = files.min_offset
     end = _plausible_end(files, rules, commit_log_max)
     start = _verify_from(files, end, trusted_below)
-    good = _verified_end(files, rules, start, end, commit_log_max)
+    good = _find_verified_end(files, rules, start, end, commit_log_max)
     while good == start > first:
         end, start = start, max(first, start - files.file_size_bytes)
-        good = _verified_end(files, rules, start, end, commit_log_max)
+        good = _find_verified_end(files, rules, start, end, commit_log_max)
     return start, good
 
 
@@ -164,7 +164,7 @@ def _verify_from(files: UnitFiles, end: int, trusted_below: int) -> int:
     return max(first, untrusted - _UNITS_TO_VERIFY * files.unit.size)
 
 
-def _verified_end(
+def _find_verified_end(
     files: UnitFiles, rules: UnitRules, start: int, end: int, commit_log_max: int
 ) -> int:
     unit_size = files.unit.size

@@ -264,7 +264,7 @@ class MessageReader:
         record = self._log.read(log_offset, log_offset + size)
         if record and self._is_sound(queue, offset, log_offset, record):
             return record
-        reason = _what_is_wrong(record, check_body=log_offset < self.tail_start)
+        reason = _describe_fault(record, check_body=log_offset < self.tail_start)
         return record if reason is None else self._report(queue, offset, log_offset, reason)
 
     def _is_sound(self, queue: UnitQueue, offset: int, log_offset: int, record: bytes) -> bool:
@@ -407,7 +407,7 @@ class MessageReader:
         unit = _pack_unit(check.commit_log_offset, len(record), 0)
         if count_sound(b"", 0, ANY_MESSAGE, unit, 1, record, _NEVER) == 1:
             return True
-        reason = _what_is_wrong(record, check_body=True)
+        reason = _describe_fault(record, check_body=True)
         if reason is None:
             return True
         self.report(
@@ -420,7 +420,7 @@ class MessageReader:
         return False
 
 
-def _what_is_wrong(record: bytes, *, check_body: bool) -> str | None:
+def _describe_fault(record: bytes, *, check_body: bool) -> str | None:
     """Return why *record*, whose place is right, is damaged; None if it is not."""
     try:
         decode_message(record, check_crc=check_body)

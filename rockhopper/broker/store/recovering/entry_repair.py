@@ -124,7 +124,7 @@ class EntryRepair:
         search = self._searches.get(key)
         if search is None:
             search = _EntrySearch(queue, offset, *self._bounds(queue, offset))
-            near = self._near(search, log_offset)
+            near = self._find_near(search, log_offset)
             if near is not None:
                 return self._mend(queue, offset, near)
             self._searches[key] = search
@@ -180,7 +180,7 @@ class EntryRepair:
             found is not None and found[1].size_bytes == unit[1] and is_of(found[1], queue, number)
         )
 
-    def _near(self, search: _EntrySearch, log_offset: int) -> RecordCheck | None:
+    def _find_near(self, search: _EntrySearch, log_offset: int) -> RecordCheck | None:
         """Return the record at an offset that differs from *log_offset* in one bit, or None."""
         for bit in range(_OFFSET_BITS):
             at = log_offset ^ (1 << bit)
@@ -204,7 +204,7 @@ class EntryRepair:
             steps -= 1
             end = self._places.end_of(at)
             if end is None:
-                at = self._beyond(at)
+                at = self._find_next_start(at)
                 continue
             if queue.is_light:
                 # For a light queue, the number is in the properties, after the body.
@@ -220,7 +220,7 @@ class EntryRepair:
         search.at = at
         return None
 
-    def _beyond(self, at: int) -> int:
+    def _find_next_start(self, at: int) -> int:
         """Return where to continue after bytes that are not a record."""
         behind = None if self._is_file_end(at) else self._places.proven_behind(at)
         return self._log.next_file_offset(at) if behind is None else behind

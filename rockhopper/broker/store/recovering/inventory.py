@@ -97,8 +97,8 @@ def save(layout: StoreLayout, inventory: Inventory) -> None:
         "holes": inventory.holes,
         "sync": inventory.is_sync,
         "fileSizes": inventory.file_sizes,
-        "queues": _by_topic(inventory.queue_ends),
-        "queueStarts": _by_topic(inventory.queue_starts),
+        "queues": _group_by_topic(inventory.queue_ends),
+        "queueStarts": _group_by_topic(inventory.queue_starts),
     }
     disk.make_directories_durably(layout.own)
     disk.write_atomically(layout.own / FILE_NAME, checked_line.encode(document))
@@ -129,22 +129,22 @@ def _inventory_of(document: Any) -> Inventory:
     return Inventory(
         document["logEnd"],
         document["indexEnd"],
-        _by_queue(document["queues"]),
+        _group_by_queue(document["queues"]),
         tuple((start, end) for start, end in document["holes"]),
         document.get("sync", False),
         (log_bytes, queue_bytes, batch_bytes),
-        _by_queue(document.get("queueStarts", {})),
+        _group_by_queue(document.get("queueStarts", {})),
     )
 
 
-def _by_topic(numbers: Mapping[QueueKey, int]) -> dict[str, dict[str, int]]:
+def _group_by_topic(numbers: Mapping[QueueKey, int]) -> dict[str, dict[str, int]]:
     topics: dict[str, dict[str, int]] = {}
     for (topic, queue_id), number in numbers.items():
         topics.setdefault(topic, {})[str(queue_id)] = number
     return topics
 
 
-def _by_queue(topics: Mapping[str, Mapping[str, int]]) -> dict[QueueKey, int]:
+def _group_by_queue(topics: Mapping[str, Mapping[str, int]]) -> dict[QueueKey, int]:
     return {
         (topic, int(queue_id)): number
         for topic, numbers in topics.items()

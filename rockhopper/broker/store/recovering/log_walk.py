@@ -127,7 +127,7 @@ class LogWalk:
             if is_blank(data, position):
                 return file.end_offset
             offset = base_offset + position
-            beyond = self._beyond_damage(number, position)
+            beyond = self._find_end_of_damage(number, position)
             if beyond is None:
                 return offset
             damaged = read_damaged(data, position, base_offset)
@@ -175,7 +175,7 @@ class LogWalk:
     def _add_hole(self, start: int, end: int, reason: str) -> None:
         self.holes.append(Hole(start, end, reason))
 
-    def _beyond_damage(self, number: int, position: int) -> int | None:
+    def _find_end_of_damage(self, number: int, position: int) -> int | None:
         """Return where the log continues after damage at *position*; None if it ends there."""
         file = self._files[number]
         offset = file.base_offset + position

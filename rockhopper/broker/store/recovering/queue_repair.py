@@ -200,7 +200,7 @@ class QueueRepair:
             if progress is None:
                 progress = self._begin_named(*run[:2], is_batch_record=False)
                 self._by_name[key] = progress
-            if key in places or not (progress.is_skipped or self._goes_on(progress, run)):
+            if key in places or not (progress.is_skipped or self._continues(progress, run)):
                 return False
             places[key] = progress, run
         for progress, (topic, queue_id, first_offset, count, units, _, end, _) in places.values():
@@ -221,7 +221,7 @@ class QueueRepair:
             progress.next_offset = -1
         return True
 
-    def _goes_on(self, progress: _QueueProgress, run: PlainRun) -> bool:
+    def _continues(self, progress: _QueueProgress, run: PlainRun) -> bool:
         """Return whether a queue begins with *run*, ends right before it, or has all its units."""
         _, _, first_offset, count, units, start, _, _ = run
         queue = progress.queue

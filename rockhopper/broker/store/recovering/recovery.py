@@ -194,7 +194,7 @@ class _Recovery:
         for state in self._states.values():
             if state.is_suspect:
                 self._start = min(self._start, state.good_end)
-        for (topic, queue_id), end in self._noted_ends():
+        for (topic, queue_id), end in self._read_noted_ends():
             queue = self._queues.get(topic, queue_id)
             if queue is None or queue.max_offset < end:
                 state = self._states.get((topic, queue_id), QueueState())
@@ -204,7 +204,7 @@ class _Recovery:
         self._start = max(self._start, self._log_min)
         return self._start
 
-    def _noted_ends(self) -> Iterable[tuple[QueueKey, int]]:
+    def _read_noted_ends(self) -> Iterable[tuple[QueueKey, int]]:
         """Yield the saved ends of queues, except those of topics that were deleted since."""
         if self._noted is not None:
             for key, end in self._noted.queue_ends.items():
@@ -386,7 +386,7 @@ class _Recovery:
     def _keep_ends(self, walk: LogWalk) -> dict[QueueKey, int]:
         """Make sure that no queue offset of a lost message is used again."""
         next_offsets = {}
-        ends, holes, end = dict(self._noted_ends()), walk.holes, walk.end
+        ends, holes, end = dict(self._read_noted_ends()), walk.holes, walk.end
         tail = None if self._is_clean else self._lost_tail(walk)
         noted_end = 0 if self._noted is None else self._noted.log_end
         if tail is not None and (missing := missing_bytes(tail, self._queues, noted_end)):

@@ -86,7 +86,7 @@ class Backup:
             StoreError: another run is writing, or the backup is damaged or of another store.
             OSError: the disk is full or failing. The next run continues.
         """
-        with self._locked():
+        with self._lock():
             # Another run may have ended since the manifest was read.
             self.manifest = manifests.load(self.directory) or BackupManifest("")
             point = self.run(view, now_ms, progress)
@@ -94,7 +94,7 @@ class Backup:
             return point, self.prune(view.log.min_offset) if prune else 0
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock(self) -> Iterator[None]:
         for directory in (self.directory, self.log, self.directory / "objects"):
             disk.make_directories_durably(directory)
         descriptor = os.open(self.directory, os.O_RDONLY | os.O_CLOEXEC)
@@ -174,7 +174,7 @@ class Backup:
         for segment in common:
             file = present[segment.base]
             try:
-                if self._goes_on(segment, file, view.log_end()):
+                if self._continues(segment, file, view.log_end()):
                     continue
                 is_alike = self._begins_alike(segment, file)
             except FileNotFoundError:
@@ -196,7 +196,7 @@ class Backup:
         copied = (self.log / segment.name).read_bytes()[:size_bytes]
         return file.read(0, size_bytes) == copied
 
-    def _goes_on(self, segment: CopiedLogFile, file: MappedFile, log_end: int) -> bool:
+    def _continues(self, segment: CopiedLogFile, file: MappedFile, log_end: int) -> bool:
         """Return whether the log still contains the copy of a file, by comparing the copy's end."""
         path = self.log / segment.name
         size_bytes = path.stat().st_size if path.exists() else 0
@@ -228,7 +228,7 @@ class Backup:
             self._begin_line(0 if plan.is_gap else plan.differs_at)
         self.manifest.origin = self._origin(view) or self.manifest.origin
         self._copy_log(view, plan.log_end, progress)
-        named = _without_newest(view, named) | _named(view, lambda: _newest_counts(view))
+        named = _drop_newest(view, named) | _name_files(view, lambda: _newest_counts(view))
         sound = {name: copy for name, copy in unreadable_tables(named).items() if copy is not None}
         named |= sound
         newest = next(filter(None, map(last_store_time_ms, reversed(view.log.files))), 0)
@@ -322,14 +322,14 @@ class Backup:
                 wrong.append(f"{path} differs from what was copied")
             done += segment.size
             progress(done)
-        for name in sorted(self._used_objects()):
+        for name in sorted(self._list_used_objects()):
             try:
                 self.objects.get(name)
             except (CorruptFileError, FileNotFoundError) as error:
                 wrong.append(str(error))
         return wrong
 
-    def _used_objects(self) -> set[str]:
+    def _list_used_objects(self) -> set[str]:
         used = {point.ends for point in self.manifest.points}
         return used | {kept[0] for point in self.manifest.points for kept in point.tables.values()}
 
@@ -343,7 +343,7 @@ class Backup:
         manifest.save(self.directory)
         used = {segment.name for segments in manifest.lines.values() for segment in segments}
         removed = disk.remove_files([path for path in self.log.iterdir() if path.name not in used])
-        self.objects.keep_only(self._used_objects())
+        self.objects.keep_only(self._list_used_objects())
         return removed
 
 
@@ -360,15 +360,15 @@ def damage_from(view: StoreView, start: int) -> int:
 
 
 def _tables(view: StoreView) -> dict[str, bytes]:
-    return _named(view, lambda: companions(view.layout))
+    return _name_files(view, lambda: companions(view.layout))
 
 
-def _named(view: StoreView, find: Callable[[], list[Path]]) -> dict[str, bytes]:
+def _name_files(view: StoreView, find: Callable[[], list[Path]]) -> dict[str, bytes]:
     root = view.layout.root
     return {path.relative_to(root).as_posix(): data for path, data in snapshot(find).items()}
 
 
-def _without_newest(view: StoreView, named: dict[str, bytes]) -> dict[str, bytes]:
+def _drop_newest(view: StoreView, named: dict[str, bytes]) -> dict[str, bytes]:
     """Return the tables without topics and groups, whose newer files replace file and journal."""
     root = view.layout.root
     journals = [view.layout.table_changes(root / name) for name in _NEWER_COUNTS]

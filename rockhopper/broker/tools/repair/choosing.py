@@ -81,14 +81,14 @@ def _first_own_time_ms(backup: Backup, former: Point, later: Point) -> int | Non
         other = others.get(segment.base)
         if other is not None and other.name == segment.name:
             continue
-        shared_bytes = 0 if other is None else _shared_bytes(backup, segment, other)
+        shared_bytes = 0 if other is None else _count_shared_bytes(backup, segment, other)
         for record in _records(backup, segment):
             if record.end_offset > segment.base + shared_bytes:
                 return record.store_time_ms
     return None
 
 
-def _shared_bytes(backup: Backup, one: CopiedLogFile, other: CopiedLogFile) -> int:
+def _count_shared_bytes(backup: Backup, one: CopiedLogFile, other: CopiedLogFile) -> int:
     """Return the length of the common beginning of two log files."""
     at, size_bytes = 0, min(one.size, other.size)
     with (

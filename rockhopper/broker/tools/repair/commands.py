@@ -248,8 +248,8 @@ def backup_command(
         text, damaged = _back_up(view, backup, plan, value, prune=prune)
     if plan.differs_at is not None:
         value["differsAt"] = plan.differs_at
-        text += f". {_why_a_new_line(plan)}; the earlier points are unchanged"
-    wrong = _verified(backup) if verify else None
+        text += f". {_explain_new_line(plan)}; the earlier points are unchanged"
+    wrong = _verify(backup) if verify else None
     lost = plan.lost_tables
     value["unreadableTables"] = lost
     if as_json:
@@ -319,7 +319,7 @@ def _missing_text(missing: tuple[int, int]) -> str:
     return f"the log from {missing[0]} to {missing[1]} is missing"
 
 
-def _why_a_new_line(plan: BackupPlan) -> str:
+def _explain_new_line(plan: BackupPlan) -> str:
     if plan.is_gap:
         return (
             f"The log before offset {plan.differs_at} expired before it was copied: a new line "
@@ -332,7 +332,7 @@ def _why_a_new_line(plan: BackupPlan) -> str:
     )
 
 
-def _verified(backup: Backup) -> list[str]:
+def _verify(backup: Backup) -> list[str]:
     total = sum(segment.size for segment in backup.manifest.segments)
     with Bar("Verifying", 0, total) as bar:
         return backup.verify(bar.at)
@@ -399,7 +399,7 @@ def restore_command(
         return
     write_line(
         f"Restored {counted(restored.record_count, 'record')} to {root}, offsets "
-        f"{restored.log_start} to {restored.log_end}, from {_told(choice, last)}"
+        f"{restored.log_start} to {restored.log_end}, from {_describe(choice, last)}"
     )
     _warn_of_damage(restored.hole_count, root)
     _warn_of_the_end(backup, choice)
@@ -424,7 +424,7 @@ def _end_incomplete(missing: object) -> None:
         sys.exit(1)
 
 
-def _told(choice: RestorePoints, last: Last) -> str:
+def _describe(choice: RestorePoints, last: Last) -> str:
     text = f"point {choice.log.number}"
     if choice.tables.number != choice.log.number:
         text += f" with the tables of point {choice.tables.number}"
@@ -487,7 +487,7 @@ def _write_points(
             for point, start in rows
         ],
     )
-    write_line(f"Would restore {_told(choice, last)}")
+    write_line(f"Would restore {_describe(choice, last)}")
     _warn_of_missing(missing_of(backup, choice.log))
     _warn_of_the_end(backup, choice)
     _say_nothing_is_written(root, restored_bytes(backup, choice), freed=root)

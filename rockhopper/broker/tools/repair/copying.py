@@ -66,7 +66,7 @@ def making(target: Path, need_bytes: int = 0) -> Iterator[None]:
     with room(target, need_bytes, _UNFINISHED, freed=target):
         disk.make_directories_durably(target)
         layout = StoreLayout.from_config(StoreConfig(root=target))
-        with _locked_mark(layout) as is_new:
+        with _lock_mark(layout) as is_new:
             try:
                 with StoreLock(target, layout.lock, layout.abort):
                     _empty(layout)
@@ -79,7 +79,7 @@ def making(target: Path, need_bytes: int = 0) -> Iterator[None]:
 
 
 @contextmanager
-def _locked_mark(layout: StoreLayout) -> Iterator[bool]:
+def _lock_mark(layout: StoreLayout) -> Iterator[bool]:
     """Hold the mark; yield whether it is new."""
     is_new = not layout.unfinished.exists()
     # If the mark disappears in the meantime, another run has finished the store.

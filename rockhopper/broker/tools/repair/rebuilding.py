@@ -34,7 +34,7 @@ def rebuild(view: StoreView) -> RecoveryReport:
     layout = view.layout
     refuse_unfit_log(view)
     config = recovered.sized_like(view.config, recovered.file_sizes(view), view.geometry)
-    with room(layout.root, _needed_bytes(view), _GOES_ON, freed=layout.own / _ASIDE):
+    with room(layout.root, _compute_needed_bytes(view), _GOES_ON, freed=layout.own / _ASIDE):
         with StoreLock(layout.root, layout.lock, layout.abort):
             _note_ends(view)
             _move_aside(layout)
@@ -63,7 +63,7 @@ def refuse_unfit_log(view: StoreView) -> None:
         )
 
 
-def _needed_bytes(view: StoreView) -> int:
+def _compute_needed_bytes(view: StoreView) -> int:
     """Return the minimum size of the queues; the old ones stay until the new ones exist."""
     count = 0
     for topic, queue_id, is_batch in view.queues:

@@ -91,7 +91,7 @@ def decode_batch(body: bytes, count_max: int = BATCH_COUNT_MAX) -> list[tuple[in
                 or properties_end > end
                 or size != properties_end - start
             ):
-                raise _malformed(len(messages), start, end)
+                raise _build_malformed_error(len(messages), start, end)
             messages.append(
                 (flag, body[start + 20 : body_end], body[body_end + 2 : properties_end])
             )
@@ -99,13 +99,13 @@ def decode_batch(body: bytes, count_max: int = BATCH_COUNT_MAX) -> list[tuple[in
             if len(messages) > count_max:
                 raise MalformedBatchError(f"a batch of more than {count_max} messages")
     except struct.error:
-        raise _malformed(len(messages), start, end) from None
+        raise _build_malformed_error(len(messages), start, end) from None
     if not messages:
         raise MalformedBatchError("the batch is empty: it needs at least one message")
     return messages
 
 
-def _malformed(index: int, start: int, end: int) -> MalformedBatchError:
+def _build_malformed_error(index: int, start: int, end: int) -> MalformedBatchError:
     return MalformedBatchError(
         f"message {index} of the batch, at byte {start} of {end}, has sizes that do not add up"
     )

@@ -105,7 +105,7 @@ class Settling:
             meant.handle.log_offset,
             TO_THE_DEAD_LETTERS,
             of_topics=(topic, meant.topic),
-            meant=_meant_by(request.message_id),
+            meant=_parse_identity(request.message_id),
         )
 
         def release(error: StoreError | None) -> None:
@@ -125,7 +125,7 @@ class Settling:
         return None
 
 
-def _meant_by(message_id: str) -> Identity:
+def _parse_identity(message_id: str) -> Identity:
     """Return the identity in a message id.
 
     RocketMQ's proxy accepts any text that is not an id.

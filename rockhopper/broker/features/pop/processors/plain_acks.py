@@ -80,14 +80,14 @@ class PlainAcks:
         requests: list[_AckHeader] = []
         popped: _Popped | None = None
         for at in range(first, len(frames)):
-            request = _decoded(*frames[at][:2])
+            request = _decode(*frames[at][:2])
             if request is None:
                 break
             fields = request.extFields
             pop = fields.extraInfo.rpartition(" ")[0]
             named = fields.consumerGroup, fields.topic, fields.queueId, pop
             if popped is None:
-                popped = self._popped(named)
+                popped = self._find_popped(named)
             if popped is None or named != popped.named:
                 break
             if not popped.low <= fields.offset <= popped.high:
@@ -98,7 +98,7 @@ class PlainAcks:
         _respond(batch, requests)
         return len(requests)
 
-    def _popped(self, named: tuple[str, str, int, str]) -> _Popped | None:
+    def _find_popped(self, named: tuple[str, str, int, str]) -> _Popped | None:
         group, topic, queue_id, pop = named
         if pop.count(" ") + 1 < _POP_PARTS_MIN:
             return None
@@ -125,7 +125,7 @@ class PlainAcks:
         return True
 
 
-def _decoded(serialize_type: int, header: bytes) -> _AckHeader | None:
+def _decode(serialize_type: int, header: bytes) -> _AckHeader | None:
     if serialize_type != SerializeType.JSON or not header.startswith(PlainAcks.prefix):
         return None
     try:

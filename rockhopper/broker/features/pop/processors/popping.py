@@ -84,14 +84,16 @@ ACK_COST = 32
 ACK_COST_PER_TURN = 8192
 
 
-def _acknowledged(topics_or_groups: str) -> Names:
+def _get_acknowledged(topics_or_groups: str) -> Names:
     return names_in_body(
         BatchAckMessageRequestBody,
         lambda body: [getattr(ack, topics_or_groups) for ack in body.acks],
     )
 
 
-ACKNOWLEDGED = on_topics_and_groups(Action.SUB, _acknowledged("topic"), _acknowledged("group"))
+ACKNOWLEDGED = on_topics_and_groups(
+    Action.SUB, _get_acknowledged("topic"), _get_acknowledged("group")
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -187,14 +189,14 @@ class PopProcessors:
         work = CooperativeWork(self._pop.pop_steps(wanted))
         is_over = work.step()
         if is_over and work.result.count:
-            return _found(work.result)
+            return _build_found(work.result)
         # A waiting pop searches the queues once it is notified, so no message is missed in between.
         if waits and self._park(request, wanted, wait_ms / 1000):
             if not is_over or work.result.is_unfinished:
                 self._pop.polling.ring((wanted.group, wanted.topic))
             return None
         code = ResponseCode.POLLING_FULL if waits else ResponseCode.POLLING_TIMEOUT
-        return _answer(work, lambda answer: _popped(answer, code))
+        return _answer(work, lambda answer: _build_popped(answer, code))
 
     def _log_late(self, request: Request, fields: PopMessageRequest, behind_ms: int) -> None:
         connection = request.connection
@@ -216,7 +218,7 @@ class PopProcessors:
 
     def _park(self, request: Request, wanted: PopRequest, wait_s: float) -> bool:
         def tell(answer: PopAnswer) -> None:
-            request.answer(_popped(answer, ResponseCode.POLLING_TIMEOUT))
+            request.answer(_build_popped(answer, ResponseCode.POLLING_TIMEOUT))
 
         def fail(error: Exception) -> None:
             request.answer(_error(error))
@@ -271,7 +273,7 @@ class PopProcessors:
         )
         work = CooperativeWork(self._pop.peek_steps(wanted))
         work.step()
-        return _answer(work, lambda answer: _popped(answer, ResponseCode.PULL_NOT_FOUND))
+        return _answer(work, lambda answer: _build_popped(answer, ResponseCode.PULL_NOT_FOUND))
 
     def ack(self, request: Request) -> Response:
         """200051: acknowledge a message.
@@ -319,11 +321,11 @@ class PopProcessors:
             ack.start_offset, ack.pop_ms, ack.invisible_ms, ack.revive_queue_id, ack.retry_flag
         )
         topic = real_topic(ack.group, ack.topic, ack.retry_flag)
-        offsets = self._named_offsets(ack, topic, info)
+        offsets = self._list_offsets(ack, topic, info)
         if offsets:
             self._pop.ack(ack.group, topic, ack.queue_id, offsets, info)
 
-    def _named_offsets(self, ack: BatchAck, topic: str, info: ExtraInfo) -> list[int]:
+    def _list_offsets(self, ack: BatchAck, topic: str, info: ExtraInfo) -> list[int]:
         """Return the offsets of a batch that may be in flight; its bit set can be of any size."""
         lane = self._pop.lanes.get(ack.group, topic, ack.queue_id)
         if lane is None:
@@ -452,14 +454,14 @@ class PopProcessors:
         return Response(ext=encode_fields(PollingInfoResponse(polling_num=count)))
 
 
-def _found(answer: PopAnswer) -> Response:
+def _build_found(answer: PopAnswer) -> Response:
     return Response(ResponseCode.SUCCESS, "FOUND", answer.ext(), answer.body())
 
 
-def _popped(answer: PopAnswer, code: int) -> Response:
+def _build_popped(answer: PopAnswer, code: int) -> Response:
     """Return the response with messages, or with *code* if there are none."""
     if answer.count:
-        return _found(answer)
+        return _build_found(answer)
     return Response(code, "NO_MESSAGE_IN_QUEUE", answer.ext())
 
 

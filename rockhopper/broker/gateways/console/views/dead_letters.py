@@ -107,7 +107,7 @@ def _back_of(visit: Visit, fields: Mapping[str, str]) -> Back:
     return Back(group, message_id, letters, None if message_id else count, to)
 
 
-async def _counted(visit: Visit, asked: Back, *, dry_run: bool) -> _RequeueTotals:
+async def _requeue_all(visit: Visit, asked: Back, *, dry_run: bool) -> _RequeueTotals:
     """Requeue, or plan it; return where each message goes, or why it stays."""
     sums = _RequeueTotals()
     requeued = visit.admin.dead_letters.requeue(
@@ -139,7 +139,7 @@ async def _counted(visit: Visit, asked: Back, *, dry_run: bool) -> _RequeueTotal
 async def preview(visit: Visit) -> TemplatePage:
     """Show what sending some back would do, without doing it."""
     asked = _back_of(visit, visit.query)
-    sums = await _counted(visit, asked, dry_run=True)
+    sums = await _requeue_all(visit, asked, dry_run=True)
     return TemplatePage("dead_letters_back.html", {"asked": asked, "sums": sums})
 
 
@@ -148,7 +148,7 @@ async def requeue(visit: Visit, form: Mapping[str, str]) -> Moved:
     asked = _back_of(visit, form)
     if asked.message_id is None and asked.letters is None:
         raise WrongInput("ids of dead letters are missing: use the preview")
-    sums = await _counted(visit, asked, dry_run=False)
+    sums = await _requeue_all(visit, asked, dry_run=False)
     if sums.problems and not sums.sum:
         raise sums.problems[0]
     return Moved("dead-letters/of", {"group": asked.group}, _notice(asked, sums))

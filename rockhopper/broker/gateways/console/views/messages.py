@@ -31,7 +31,7 @@ WAYS = ("newest", "offset", "time", "key", "id")
 _UNSAFE_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
 
 
-async def _by_id(visit: Visit, topic: str, by: str, wanted: str) -> Result | None:
+async def _find_by_id(visit: Visit, topic: str, by: str, wanted: str) -> Result | None:
     """Return the page of the message with the id *wanted*; None if no id is wanted.
 
     Without another way to search, input that looks like an id is first taken for one.
@@ -47,7 +47,7 @@ async def _by_id(visit: Visit, topic: str, by: str, wanted: str) -> Result | Non
         return None
 
 
-async def _by_key(visit: Visit, topic: str, key: str) -> Listed:
+async def _list_by_key(visit: Visit, topic: str, key: str) -> Listed:
     found = await visit.admin.messages_by_key(topic, key, max_count=BY_KEY_MAX)
     left_out = f"The newest {BY_KEY_MAX} of them." if len(found) == BY_KEY_MAX else ""
     return Listed(await asyncio.to_thread(lambda: list(map(line, found))), "", left_out)
@@ -58,7 +58,7 @@ async def _search(
 ) -> Listed:
     if by not in ("key", "id"):
         return await _from_queues(visit, queues, by)
-    return await _by_key(visit, topic, wanted) if by == "key" and wanted else Listed([])
+    return await _list_by_key(visit, topic, wanted) if by == "key" and wanted else Listed([])
 
 
 async def browse(visit: Visit) -> Result:
@@ -72,7 +72,7 @@ async def browse(visit: Visit) -> Result:
         raise WrongInput(f"messages can be searched by {', '.join(WAYS)}")
     wanted = visit.query.get("q", "").strip()
     is_guess = by == "newest" and bool(wanted)
-    page = await _by_id(visit, topic, by, wanted)
+    page = await _find_by_id(visit, topic, by, wanted)
     if page is not None:
         return page
     by = "key" if is_guess else by

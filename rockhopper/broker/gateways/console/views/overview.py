@@ -138,7 +138,7 @@ async def show(visit: Visit) -> TemplatePage:
         "topic_count": len(plain) or none,
         "dead_count": len(dead) or none,
         "group_count": None if groups is None else len(groups) or none,
-        "behind": [(each, _shown_topics(visit, each)) for each in _behind(groups or ())],
+        "behind": [(each, _list_shown_topics(visit, each)) for each in _list_lagging(groups or ())],
     }
     return TemplatePage("overview.html", values)
 
@@ -148,13 +148,13 @@ def _alarms(visit: Visit, found: Iterable[BrokerState]) -> list[str]:
     return [*alarms, *(f"{name} has left the cluster" for name in visit.departed)]
 
 
-def _behind(groups: Iterable[GroupFigures]) -> list[GroupFigures]:
+def _list_lagging(groups: Iterable[GroupFigures]) -> list[GroupFigures]:
     """Return the groups with the largest lag, the largest first."""
     behind = [each for each in groups if each.lag > 0]
     return sorted(behind, key=lambda each: (-each.lag, each.name))[:BEHIND_SHOWN_MAX]
 
 
-def _shown_topics(visit: Visit, group: GroupFigures) -> list[str]:
+def _list_shown_topics(visit: Visit, group: GroupFigures) -> list[str]:
     return [
         topic
         for topic in group.topics or ()

@@ -50,7 +50,7 @@ async def show_all(visit: Visit) -> TemplatePage:
     wanted = visit.query.get("search", "").strip()
     with_system = bool(visit.query.get("system"))
     names = visit.only_seen(every if with_system else plain_only(every, known))
-    names = await _sorted(visit, [name for name in names if wanted.lower() in name.lower()])
+    names = await _sort(visit, [name for name in names if wanted.lower() in name.lower()])
     chosen, pager = visit.page_of(names, PAGE_SIZE)
     rows = await together(reader.all_of(name) for name in chosen)
     values = {
@@ -62,7 +62,7 @@ async def show_all(visit: Visit) -> TemplatePage:
     return TemplatePage("topics.html", values)
 
 
-async def _sorted(visit: Visit, names: list[str]) -> list[str]:
+async def _sort(visit: Visit, names: list[str]) -> list[str]:
     """Sort by name or by a figure; figures need a scan of every topic, so they are cached."""
     find = _FIGURES.get(visit.query.get("sort", "name"))
     if find is not None:

@@ -88,14 +88,14 @@ class Producing:
         limits = SendLimits(live.message_size_max_bytes, self._delay_ms_max, self._now_ms())
         reply = _SendReply(status=OK)
         if len(messages) == 1:
-            staged = self._stage(*self._checked(call, messages[0], topic, limits), reply)
+            staged = self._stage(*self._check(call, messages[0], topic, limits), reply)
             placed = [] if staged is None else [staged]
         else:
             if any(full_name(each.topic) != topic for each in messages):
                 raise GrpcStatusError(
                     Code.MESSAGE_CORRUPTED, "the messages are for different topics"
                 )
-            sends = [self._checked(call, message, topic, limits) for message in messages]
+            sends = [self._check(call, message, topic, limits) for message in messages]
             tried = [self._stage(send, message_id, reply) for send, message_id in sends]
             placed = [each for each in tried if each is not None]
         if not placed:
@@ -135,9 +135,7 @@ class Producing:
             staged.entry.status.CopyFrom(told)
         self._stats.puts_refused(len(lost))
 
-    def _checked(
-        self, call: Call, message: Any, topic: str, limits: SendLimits
-    ) -> tuple[Send, str]:
+    def _check(self, call: Call, message: Any, topic: str, limits: SendLimits) -> tuple[Send, str]:
         properties = checked_properties(message, topic, call.connection.peer_host, limits)
         config = self._topics.get(topic)
         declared = config.attributes.get(ATTRIBUTE_MESSAGE_TYPE) if config is not None else None

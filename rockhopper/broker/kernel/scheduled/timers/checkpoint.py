@@ -115,9 +115,9 @@ class CheckpointFile:
     def __init__(self, path: Path, quarantine: Path) -> None:
         self._path = path
         self._quarantine = quarantine
-        self._table = self._made()
+        self._table = self._make_table()
 
-    def _made(self) -> _CheckpointTable:
+    def _make_table(self) -> _CheckpointTable:
         table = _CheckpointTable(self._path)
         directory = self._path.with_name("checkpoint-changes")
         table.changes_journal = TableJournal(directory, self._quarantine)
@@ -125,7 +125,7 @@ class CheckpointFile:
 
     def load(self) -> TimerCheckpoint | None:
         """Return the checkpoint; None if it is missing or invalid. Raises OSError."""
-        self._table = self._made()
+        self._table = self._make_table()
         found = _checkpoint_of(self._table.entries) if self._table.load() else None
         # The files that it names may be gone, so the first save writes everything.
         self._table.forget_all()
@@ -147,7 +147,7 @@ class CheckpointFile:
         disk.remove_files([self._path, backup_path(self._path)])
         if self._table.changes_journal is not None:
             self._table.changes_journal.drop()
-        self._table = self._made()
+        self._table = self._make_table()
 
 
 def _checkpoint_of(entries: JsonObject) -> TimerCheckpoint:

@@ -51,7 +51,7 @@ def stage_copy(
     """
     topic = properties.get(PROPERTY_REAL_TOPIC, "")
     queue_text = properties.get(PROPERTY_REAL_QUEUE_ID, "")
-    reason = _why_undeliverable(topics, topic, queue_text)
+    reason = _explain_undeliverable(topics, topic, queue_text)
     if reason is None:
         for copied in ({**properties, **more}, dict(properties)):
             try:
@@ -69,7 +69,7 @@ def stage_copy(
     return None
 
 
-def _why_undeliverable(topics: TopicTable, topic: str, queue_text: str) -> str | None:
+def _explain_undeliverable(topics: TopicTable, topic: str, queue_text: str) -> str | None:
     if topic in NOT_SENDABLE_TOPICS or not topic:
         return f"its topic is {topic or 'no topic'}, to which no client may send"
     if topic not in topics:
@@ -87,11 +87,11 @@ def is_copy(copy: StoredMessage, message: StoredMessage) -> bool:
         and str(copy.queue_id) == properties.get(PROPERTY_REAL_QUEUE_ID)
         and copy.body == message.body
         and copy.born_time_ms == message.born_time_ms
-        and _compared(copy.properties) == _compared(properties)
+        and _select_compared(copy.properties) == _select_compared(properties)
     )
 
 
-def _compared(properties: Mapping[str, str]) -> dict[str, str]:
+def _select_compared(properties: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in properties.items() if name not in _OWN_PROPERTIES}
 
 

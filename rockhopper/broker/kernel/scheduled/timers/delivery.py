@@ -107,7 +107,7 @@ class TimerDelivery:
                 store.commit()
             self._undo(taken, log_offsets, log_end)
             raise
-        self._written(taken, log_end, end)
+        self._note_written(taken, log_end, end)
         self._count(taken, messages, log_offsets, now_ms)
         return True
 
@@ -144,14 +144,14 @@ class TimerDelivery:
         self._index.take_back_note()
         if written:
             self._index.note(written, log_end)
-            self._written(written, log_end, end)
+            self._note_written(written, log_end, end)
         kept = set(written)
         undone = [due for due in taken if due not in kept]
         self._index.due.put_back(undone)
         if self._passes.is_replicated:
             self._undone.note(_slots_of(undone))
 
-    def _written(self, written: list[DueMessage], log_end: int, end: int) -> None:
+    def _note_written(self, written: list[DueMessage], log_end: int, end: int) -> None:
         self._index.delivered(written)
         self._unsettled.append((end, log_end))
         for due in written:

@@ -400,9 +400,9 @@ class TimerIndex:
             if is_all and not self.files.count_withdrawals(number):
                 yield from self.files.pieces(number)
             elif slot.waiting > 0:
-                yield from self._packed_waiting(number)
+                yield from self._pack_waiting(number)
 
-    def _packed_waiting(self, number: int) -> Iterator[bytes]:
+    def _pack_waiting(self, number: int) -> Iterator[bytes]:
         slot = self._slots[number]
         gone = slot.done | self._hidden | self.files.withdrawn(number)
         at = 0

@@ -43,23 +43,23 @@ class TimerRecall:
         handle = self._handle(topic, handle_text)
         end_offset = self._timers.recall(handle, born_host)
         if end_offset is None:
-            raise _refused("the message is not pending: it was delivered or recalled before")
+            raise _build_refusal("the message is not pending: it was delivered or recalled before")
         return Recalled(handle.unique_key, end_offset)
 
     def _handle(self, topic: str, text: str) -> RecallHandle:
         try:
             handle = decode_recall_handle(text)
         except ValueError as error:
-            raise _refused(f"the handle is invalid: {error}") from None
+            raise _build_refusal(f"the handle is invalid: {error}") from None
         if handle.topic != topic:
-            raise _refused(f"the handle is for topic {handle.topic}")
+            raise _build_refusal(f"the handle is for topic {handle.topic}")
         if handle.broker_name != self._config.broker_name:
-            raise _refused(
+            raise _build_refusal(
                 f"the handle is for broker {handle.broker_name}, and this is "
                 f"{self._config.broker_name}"
             )
         return handle
 
 
-def _refused(reason: str) -> IllegalOperation:
+def _build_refusal(reason: str) -> IllegalOperation:
     return IllegalOperation(f"recall failed, {reason}")

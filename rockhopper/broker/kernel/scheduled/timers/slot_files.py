@@ -164,7 +164,7 @@ class SlotFiles:
 
         Repairs damaged files. Raises OSError.
         """
-        bare = self._bare_notes(slot)
+        bare = self._read_bare_notes(slot)
         name = f"{slot}{NOTES_SUFFIX}"
         if not self._sizes.get(name):
             return bare, True
@@ -178,7 +178,7 @@ class SlotFiles:
                 notes += [(offset, log_end) for (offset,) in offsets]
         return notes, not read.is_lossy
 
-    def _bare_notes(self, slot: int) -> list[Note]:
+    def _read_bare_notes(self, slot: int) -> list[Note]:
         path = self.directory / f"{slot}{_BARE_SUFFIX}"
         if path.name not in self._sizes:
             return []

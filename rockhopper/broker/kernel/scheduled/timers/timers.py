@@ -365,7 +365,7 @@ class Timers(Part):
     def start(self) -> None:
         """Start to deliver; needs a running event loop."""
         self._is_running = True
-        self._soon()
+        self._wake_soon()
 
     def stop(self) -> None:
         """Stop all deliveries."""
@@ -473,14 +473,14 @@ class Timers(Part):
         self.save_now()
         self.index.close()
 
-    def _soon(self) -> None:
+    def _wake_soon(self) -> None:
         if self._is_running:
             self._timer.soon(self._run)
 
     def _has_rolled_since(self, time_ms: int) -> bool:
         is_done = self.rolling.has_rolled_since(time_ms)
         if not is_done:
-            self._soon()
+            self._wake_soon()
         return is_done
 
     def _run(self) -> None:
@@ -497,7 +497,7 @@ class Timers(Part):
                 self._sync.soon()
         self._is_failing = False
         if more:
-            self._soon()
+            self._wake_soon()
             return
         self._await_arrival()
         self._save_soon()
@@ -528,7 +528,7 @@ class Timers(Part):
     def arrived(self) -> None:
         """Look at the queue, which has another message."""
         self._is_parked = False
-        self._soon()
+        self._wake_soon()
 
     def _is_saved(self) -> bool:
         saved = self._saved

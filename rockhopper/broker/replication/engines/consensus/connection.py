@@ -105,7 +105,7 @@ class HttpConnection:
             OSError: the connection broke.
         """
         head = await self._head_of(request)
-        answer = await self._whole(head)
+        answer = await self._read_whole(head)
         if not head.is_success:
             raise HttpStatusError(head.status, answer)
         return answer
@@ -114,7 +114,7 @@ class HttpConnection:
         """Send a request whose answer is a stream, and yield its lines; raises as ``ask``."""
         head = await self._head_of(request)
         if not head.is_success:
-            raise HttpStatusError(head.status, await self._whole(head))
+            raise HttpStatusError(head.status, await self._read_whole(head))
         rest = b""
         async with aclosing(self._parts(head)) as parts:
             async for part in parts:
@@ -147,7 +147,7 @@ class HttpConnection:
             headers[name.lower()] = value.strip()
         return _Head(int(status), headers)
 
-    async def _whole(self, head: _Head) -> bytes:
+    async def _read_whole(self, head: _Head) -> bytes:
         answer = bytearray()
         async with aclosing(self._parts(head)) as parts:
             async for part in parts:
@@ -158,11 +158,11 @@ class HttpConnection:
     async def _parts(self, head: _Head) -> AsyncGenerator[bytes, None]:
         if head.is_chunked:
             while size_bytes := _number(await self._line(), 16):
-                yield await self._exactly(size_bytes)
+                yield await self._read_exactly(size_bytes)
                 await self._line()
             await self._lines()
         elif (length := head.headers.get("content-length")) is not None:
-            yield await self._exactly(_number(length, 10))
+            yield await self._read_exactly(_number(length, 10))
         else:
             while part := await self._reader.read(LINE_SIZE_BYTES_MAX):
                 yield part
@@ -182,15 +182,15 @@ class HttpConnection:
         except asyncio.LimitOverrunError:
             raise MalformedHttpError(f"a line of over {LINE_SIZE_BYTES_MAX:,} bytes") from None
         except asyncio.IncompleteReadError:
-            raise _broken() from None
+            raise _build_error() from None
         return line.decode("latin-1").rstrip("\r\n")
 
-    async def _exactly(self, size_bytes: int) -> bytes:
+    async def _read_exactly(self, size_bytes: int) -> bytes:
         _check_size(size_bytes)
         try:
             return await self._reader.readexactly(size_bytes)
         except asyncio.IncompleteReadError:
-            raise _broken() from None
+            raise _build_error() from None
 
 
 def _check_size(size_bytes: int) -> None:
@@ -209,5 +209,5 @@ def _number(text: str, base: int) -> int:
     return number
 
 
-def _broken() -> ConnectionResetError:
+def _build_error() -> ConnectionResetError:
     return ConnectionResetError("it closed the connection before its answer was complete")

@@ -64,7 +64,7 @@ class ServiceConnections:
             UnavailableError: there is no valid answer.
             HttpStatusError: the endpoint refused it.
         """
-        connection = self._taken(endpoint) or await self._connect(endpoint)
+        connection = self._take_idle(endpoint) or await self._connect(endpoint)
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await connection.ask(request)
@@ -93,7 +93,7 @@ class ServiceConnections:
         if isinstance(error, TimeoutError):
             reason = f"no answer within {self._timeout_s:g} s"
         elif isinstance(error, OSError):
-            reason = _told(error)
+            reason = _format_reason(error)
         else:
             reason = f"invalid answer: {error}"
         return UnavailableError(f"{endpoint}: {reason}", may_be_done=True)
@@ -106,7 +106,7 @@ class ServiceConnections:
             self._drop(connection)
         await asyncio.sleep(0)  # asyncio closes the sockets in the next iteration of the loop.
 
-    def _taken(self, endpoint: str) -> HttpConnection | None:
+    def _take_idle(self, endpoint: str) -> HttpConnection | None:
         while self._idle:
             where, connection = self._idle.pop()
             if where == endpoint and connection.is_usable:
@@ -140,7 +140,7 @@ class ServiceConnections:
             reason = error.strerror or f"no connection within {self._timeout_s:g} s"
             raise UnavailableError(f"{endpoint}: {reason}", may_be_done=False) from None
         except OSError as error:
-            reason = f"{endpoint} cannot be reached: {_told(error)}"
+            reason = f"{endpoint} cannot be reached: {_format_reason(error)}"
             raise UnavailableError(reason, may_be_done=False) from None
         self._open.add(connection)
         if self.is_closed:
@@ -160,5 +160,5 @@ class ServiceConnections:
             raise self.failed(endpoint, error) from None
 
 
-def _told(error: OSError) -> str:
+def _format_reason(error: OSError) -> str:
     return str(error) or type(error).__name__

@@ -128,11 +128,11 @@ class RecordEngine:
         def elect(record: SetRecord) -> SetRecord | None:
             held = record.leader if self._is_held(record) else None
             is_other = record.version != request.version or held not in (None, request.displaced)
-            if is_other or self._designated(record) not in (None, leader.id):
+            if is_other or self._find_designated(record) not in (None, leader.id):
                 return None
             return record.with_state(request.state).led_by(leader)
 
-        outcome, stored = await self._asked("campaign", elect)
+        outcome, stored = await self._try_change("campaign", elect)
         return outcome, self._view(stored) if stored and outcome is SwapOutcome.DONE else None
 
     async def alter(self, request: Alter) -> tuple[SwapOutcome, int]:
@@ -141,7 +141,7 @@ class RecordEngine:
         def altered(record: SetRecord) -> SetRecord | None:
             return record.with_state(request.state) if record.version == request.version else None
 
-        outcome, stored = await self._asked("alter", altered)
+        outcome, stored = await self._try_change("alter", altered)
         return outcome, stored.record.version if stored and outcome is SwapOutcome.DONE else 0
 
     async def renew(self, leader: Leader, version: int) -> SwapOutcome:
@@ -152,7 +152,7 @@ class RecordEngine:
                 return record.led_by(leader) if record.leader == leader else None
             return record.led_by(leader) if record.version == version else None
 
-        outcome, _ = await self._asked("renew", renewed)
+        outcome, _ = await self._try_change("renew", renewed)
         return outcome
 
     async def announce(self, member: Announcement) -> None:
@@ -191,7 +191,7 @@ class RecordEngine:
         self._is_closed = True
         await self._keeper.close()
 
-    async def _asked(self, request: str, change: Change) -> tuple[SwapOutcome, Stored | None]:
+    async def _try_change(self, request: str, change: Change) -> tuple[SwapOutcome, Stored | None]:
         try:
             is_done, stored = await self._change(change)
         except EngineError as error:
@@ -250,9 +250,9 @@ class RecordEngine:
             )
         }
         leader = record.leader if self._is_held(record) else None
-        return SetView(record.state, record.version, leader, members, self._designated(record))
+        return SetView(record.state, record.version, leader, members, self._find_designated(record))
 
-    def _designated(self, record: SetRecord) -> int | None:
+    def _find_designated(self, record: SetRecord) -> int | None:
         return record.designated or 0 if self._is_by_operator else record.designated
 
     def _tell(self, request: str, error: EngineError) -> None:

@@ -134,7 +134,7 @@ def encode_state(state: SetState) -> bytes:
 
 def decode_state(key: str, value: bytes) -> SetState:
     """Decode the value of ``state``; raise UnreadableValueError."""
-    stored = _decoded(key, value, _StoredState)
+    stored = _decode(key, value, _StoredState)
     return SetState(
         stored.epoch,
         _replica(stored.master),
@@ -158,7 +158,7 @@ def encode_leader(leader: Leader) -> bytes:
 
 def decode_leader(key: str, value: bytes) -> Leader:
     """Decode the value of ``leader``; raise UnreadableValueError."""
-    stored = _decoded(key, value, _StoredLeader)
+    stored = _decode(key, value, _StoredLeader)
     return Leader(stored.id, stored.incarnation, stored.epoch, unknown_fields(value, _StoredLeader))
 
 
@@ -185,7 +185,7 @@ def encode_member(member: Announcement) -> bytes:
 
 def decode_member(key: str, value: bytes) -> Announcement:
     """Decode a value under ``members/``; raise UnreadableValueError."""
-    stored = _decoded(key, value, _StoredMember)
+    stored = _decode(key, value, _StoredMember)
     return Announcement(
         Replica(stored.id, stored.store),
         stored.incarnation,
@@ -209,7 +209,7 @@ def encode_start(start: StartCount) -> bytes:
 
 def decode_start(key: str, value: bytes) -> StartCount:
     """Decode a value under ``starts/``; raise UnreadableValueError."""
-    stored = _decoded(key, value, _Start)
+    stored = _decode(key, value, _Start)
     return StartCount(
         count=stored.count, counted_by=stored.counted_by, unknown=unknown_fields(value, _Start)
     )
@@ -282,7 +282,7 @@ def _replica(stored: _StoredReplica) -> Replica:
     return Replica(stored.id, stored.store)
 
 
-def _decoded(key: str, value: bytes, form: type[_Value]) -> _Value:
+def _decode(key: str, value: bytes, form: type[_Value]) -> _Value:
     try:
         version = msgspec.json.decode(value, type=_Versioned).version
         if version == VERSION:

@@ -93,7 +93,7 @@ class EtcdEngine:
             try:
                 revision, view = await self._read_view()
                 yield view
-                body = self._everything() | {"start_revision": str(revision + 1)}
+                body = self._build_range() | {"start_revision": str(revision + 1)}
                 async with aclosing(self._gateway.watch(body)) as changes:
                     async for change in changes:
                         if change.canceled:
@@ -122,7 +122,7 @@ class EtcdEngine:
                 [
                     self._put_state(request.state),
                     self._put_leader(leader, lease),
-                    {"request_range": self._everything()},
+                    {"request_range": self._build_range()},
                 ],
             )
             if not answer.succeeded:
@@ -152,7 +152,7 @@ class EtcdEngine:
         """See Engine."""
         try:
             held = await self._leader_to_renew(leader)
-            if held and self._decoded_leader(held) != leader:
+            if held and self._decode_leader(held) != leader:
                 return SwapOutcome.REFUSED
             if held and await self._is_kept(held.lease):
                 return SwapOutcome.DONE
@@ -166,7 +166,7 @@ class EtcdEngine:
         The watch reports changes in between.
         """
         known, self._is_leader_read = self._leader, not self._is_leader_read
-        if self._is_leader_read or known is None or self._decoded_leader(known) != leader:
+        if self._is_leader_read or known is None or self._decode_leader(known) != leader:
             self._is_leader_read = True
             return await self._read_leader()
         return known
@@ -230,7 +230,7 @@ class EtcdEngine:
     async def resign(self, leader: Leader) -> None:
         """See Engine."""
         held = await self._read_leader()
-        if held and held.lease and self._decoded_leader(held) == leader:
+        if held and held.lease and self._decode_leader(held) == leader:
             # The leader's keys expire with its lease; the key of a new leader does not.
             await self._gateway.ask(forms.REVOKE, {"ID": str(held.lease)}, EtcdAnswer)
 
@@ -243,7 +243,7 @@ class EtcdEngine:
     async def _read_view(self) -> tuple[int, SetView]:
         """Return the current view and its revision."""
         seen = self._version
-        everything = await self._gateway.ask(forms.RANGE, self._everything(), RangeAnswer)
+        everything = await self._gateway.ask(forms.RANGE, self._build_range(), RangeAnswer)
         view = self._view(everything)
         if view.version < seen:
             raise EngineError(
@@ -290,14 +290,14 @@ class EtcdEngine:
     def _revision_of(self, leader: Leader) -> int:
         """Return the revision that stored that leader's key, if it was read; else 0."""
         held = self._leader
-        return held.mod_revision if held and self._decoded_leader(held) == leader else 0
+        return held.mod_revision if held and self._decode_leader(held) == leader else 0
 
     # Keys and values.
 
     def _key(self, name: str) -> bytes:
         return f"{self._prefix}{name}".encode()
 
-    def _everything(self) -> Body:
+    def _build_range(self) -> Body:
         return forms.under(self._prefix.encode())
 
     def _put_state(self, state: SetState) -> Body:
@@ -306,7 +306,7 @@ class EtcdEngine:
     def _put_leader(self, leader: Leader, lease: int) -> Body:
         return {"request_put": forms.put(self._key("leader"), encode_leader(leader), lease)}
 
-    def _decoded_leader(self, held: KeyValue) -> Leader:
+    def _decode_leader(self, held: KeyValue) -> Leader:
         return decode_leader(held.key.decode(), held.value)
 
     def _view(self, everything: RangeAnswer) -> SetView:
@@ -319,7 +319,7 @@ class EtcdEngine:
             if name == "state":
                 state, version = decode_state(key, each.value), each.mod_revision
             elif name == "leader":
-                self._leader, leader = each, self._decoded_leader(each)
+                self._leader, leader = each, self._decode_leader(each)
             elif name.startswith("members/"):
                 member = decode_member(key, each.value)
                 members[member.replica.id] = member

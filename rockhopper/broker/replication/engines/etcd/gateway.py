@@ -120,13 +120,13 @@ class EtcdGateway:
     async def watch(self, create_request: Body) -> AsyncGenerator[WatchResult, None]:
         """Yield the results of a watch until it is canceled or silent; raises as ``ask``."""
         endpoint = self._access.endpoints[self._current]
-        body = _encoded({"create_request": create_request})
+        body = _encode({"create_request": create_request})
         try:
-            token = await self._authenticated(endpoint)
+            token = await self._authenticate(endpoint)
             request = ServiceRequest("POST", WATCH, body, token)
             async with aclosing(self._lines(endpoint, request)) as lines:
                 async for line in lines:
-                    yield self._watched(endpoint, line)
+                    yield self._read_watch(endpoint, line)
         except _TokenIsOverError:
             self._token = ""
         except UnavailableError:
@@ -144,7 +144,7 @@ class EtcdGateway:
 
     async def _ask_endpoint(self, endpoint: str, path: str, body: Body, form: type[_Form]) -> _Form:
         for _ in range(2):
-            token = await self._authenticated(endpoint)
+            token = await self._authenticate(endpoint)
             departed = self._horizon.seen
             try:
                 answer = await self._post(endpoint, path, body, form, token)
@@ -160,7 +160,7 @@ class EtcdGateway:
             return answer
         raise ServiceRefusedError(f"{endpoint} refuses every token, even a new one")
 
-    async def _authenticated(self, endpoint: str) -> str:
+    async def _authenticate(self, endpoint: str) -> str:
         """Return the token, after fetching one if necessary; empty without a user."""
         access = self._access
         async with self._authenticating:
@@ -173,13 +173,13 @@ class EtcdGateway:
     async def _post(
         self, endpoint: str, path: str, body: Body, form: type[_Form], token: str
     ) -> _Form:
-        request = ServiceRequest("POST", path, _encoded(body), token)
+        request = ServiceRequest("POST", path, _encode(body), token)
         try:
             return decoded(await self._connections.ask(endpoint, request), form)
         except msgspec.MsgspecError as error:
             raise self._connections.failed(endpoint, error) from None
         except HttpStatusError as error:
-            raise _refused(endpoint, error) from None
+            raise _build_refusal(endpoint, error) from None
 
     async def _lines(self, endpoint: str, request: ServiceRequest) -> AsyncGenerator[bytes, None]:
         try:
@@ -187,9 +187,9 @@ class EtcdGateway:
                 async for line in lines:
                     yield line
         except HttpStatusError as error:
-            raise _refused(endpoint, error) from None
+            raise _build_refusal(endpoint, error) from None
 
-    def _watched(self, endpoint: str, line: bytes) -> WatchResult:
+    def _read_watch(self, endpoint: str, line: bytes) -> WatchResult:
         try:
             told = decoded(line, WatchLine)
         except msgspec.MsgspecError as error:
@@ -200,11 +200,11 @@ class EtcdGateway:
         return told.result
 
 
-def _encoded(body: Body) -> bytes:
+def _encode(body: Body) -> bytes:
     return msgspec.json.encode(body)
 
 
-def _refused(endpoint: str, error: HttpStatusError) -> Exception:
+def _build_refusal(endpoint: str, error: HttpStatusError) -> Exception:
     try:
         message = decoded(error.body, ErrorBody).message
     except msgspec.MsgspecError:

@@ -104,7 +104,7 @@ class KubernetesApi:
         try:
             return await self._connections.ask(self.endpoint, request)
         except HttpStatusError as error:
-            raise self._refused(error) from None
+            raise self._build_refusal(error) from None
 
     async def watch(self, path: str) -> AsyncGenerator[bytes, None]:
         """Yield the lines of a watch until it ends or is silent; raises as ``ask``."""
@@ -114,7 +114,7 @@ class KubernetesApi:
                 async for line in lines:
                     yield line
         except HttpStatusError as error:
-            raise self._refused(error) from None
+            raise self._build_refusal(error) from None
 
     def unreadable(self, error: Exception) -> UnavailableError:
         """Return the error for an answer that cannot be decoded."""
@@ -140,7 +140,7 @@ class KubernetesApi:
                 "the pod (automountServiceAccountToken)?"
             ) from None
 
-    def _refused(self, error: HttpStatusError) -> EngineError:
+    def _build_refusal(self, error: HttpStatusError) -> EngineError:
         try:
             message = msgspec.json.decode(error.body, type=StatusOfRefusal).message
         except msgspec.MsgspecError:

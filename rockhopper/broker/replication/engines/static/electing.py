@@ -76,7 +76,7 @@ def main(engine: str, cluster: str, name: str, replica_id: int) -> None:
         _fail(str(error), 1)
     except OSError as error:
         _fail(f"{engine} cannot be used ({error.strerror}): is it mounted here?", 1)
-    click.echo(_told(record, replica_id, name))
+    click.echo(_describe(record, replica_id, name))
 
 
 def _make(mounted: Path, path: Path) -> None:
@@ -88,7 +88,7 @@ def _make(mounted: Path, path: Path) -> None:
     disk.make_directories_durably(path)
 
 
-def _told(record: SetRecord, replica_id: int, name: str) -> str:
+def _describe(record: SetRecord, replica_id: int, name: str) -> str:
     leader = record.leader
     if leader and leader.id != replica_id:
         return (

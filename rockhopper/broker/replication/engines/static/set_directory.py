@@ -69,19 +69,19 @@ class SetDirectory:
 
     async def load(self) -> Stored:
         """See RecordKeeper."""
-        return await self._in_thread(self.load_now)
+        return await self._run_in_thread(self.load_now)
 
     async def swap(self, record: SetRecord, tag: str | None) -> str | None:
         """See RecordKeeper."""
-        return await self._in_thread(functools.partial(self.swap_now, record, tag))
+        return await self._run_in_thread(functools.partial(self.swap_now, record, tag))
 
     async def store_member(self, member: MemberRecord) -> None:
         """See RecordKeeper."""
-        await self._in_thread(functools.partial(self._store_member, member))
+        await self._run_in_thread(functools.partial(self._store_member, member))
 
     async def remove_member(self, member: MemberRecord) -> None:
         """See RecordKeeper."""
-        await self._in_thread(functools.partial(self._remove_member, member))
+        await self._run_in_thread(functools.partial(self._remove_member, member))
 
     async def snapshots(self) -> AsyncGenerator[Stored, None]:
         """See RecordKeeper."""
@@ -96,13 +96,13 @@ class SetDirectory:
 
     def load_now(self) -> Stored:
         """Return the stored content; blocks. Raises EngineError."""
-        with self._opened(fcntl.LOCK_SH) as descriptor:
+        with self._open(fcntl.LOCK_SH) as descriptor:
             serial, record = self._latest(descriptor)
         return Stored(record, str(serial) if serial else None, self._members())
 
     def swap_now(self, record: SetRecord, tag: str | None) -> str | None:
         """Replace the record as ``swap``; blocks. Raises EngineError."""
-        with self._opened(fcntl.LOCK_EX) as descriptor:
+        with self._open(fcntl.LOCK_EX) as descriptor:
             serial, _ = self._latest(descriptor)
             if serial != int(tag or 0):
                 return None
@@ -117,11 +117,11 @@ class SetDirectory:
 
     def _store_member(self, member: MemberRecord) -> None:
         line = checked_line.encode(msgspec.json.decode(encode_member_record(member)))
-        with self._opened(fcntl.LOCK_EX):
+        with self._open(fcntl.LOCK_EX):
             disk.write_atomically(self._member_path(member), line)
 
     def _remove_member(self, member: MemberRecord) -> None:
-        with self._opened(fcntl.LOCK_EX):
+        with self._open(fcntl.LOCK_EX):
             held = self._members().get(member.announcement.replica.id)
             if held and held.is_of_same_process(member):
                 disk.remove_files([self._member_path(member)])
@@ -155,7 +155,7 @@ class SetDirectory:
         return members
 
     @contextlib.contextmanager
-    def _opened(self, kind: int) -> Iterator[int]:
+    def _open(self, kind: int) -> Iterator[int]:
         """Open the file of the set, locked with that *kind* of lock until the block ends."""
         path = self._directory / "set"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -177,7 +177,7 @@ class SetDirectory:
                     raise UnavailableError(reason, may_be_done=False) from None
             time.sleep(LOCK_PAUSE_S)
 
-    async def _in_thread(self, function: Callable[[], _Result]) -> _Result:
+    async def _run_in_thread(self, function: Callable[[], _Result]) -> _Result:
         if self._is_closed:
             raise UnavailableError("the engine is closed", may_be_done=False)
         loop = asyncio.get_running_loop()

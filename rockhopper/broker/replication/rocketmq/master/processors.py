@@ -69,7 +69,7 @@ class ClassicProcessors:
         """
         rows = {
             int(code): table[code]._replace(
-                processor=self._for_slaves(table[code].processor),
+                processor=self._serve_slaves_only(table[code].processor),
                 permissions=tuple(
                     permission
                     for permission in table[code].permissions
@@ -111,7 +111,7 @@ class ClassicProcessors:
         """908: do nothing, as RocketMQ's master does; the code is for slaves."""
         return Response()
 
-    def _for_slaves(self, processor: Processor) -> Processor:
+    def _serve_slaves_only(self, processor: Processor) -> Processor:
         def process(request: Request) -> Response | Awaitable[Response | None] | None:
             command = request.command
             if command.language == LanguageCode.JAVA and command.version in DESTRUCTIVE_VERSIONS:

@@ -51,19 +51,19 @@ class Slaves:
 
         Return 0 if there are fewer machines.
         """
-        acked = sorted(self._acked_by_host().values(), reverse=True)
+        acked = sorted(self._list_acked_offsets_by_host().values(), reverse=True)
         return acked[count - 1] if count <= len(acked) else 0
 
     def in_sync_count(self, end_offset: int, gap_bytes_max: int) -> int:
         """Return how many machines are at most *gap_bytes_max* behind the end of the log."""
-        acked = self._acked_by_host().values()
+        acked = self._list_acked_offsets_by_host().values()
         return sum(end_offset - offset <= gap_bytes_max for offset in acked)
 
     def have(self, end_offset: int) -> bool:
         """Return whether all slaves have the log up to *end_offset*."""
         return all(slave.acked_offset >= end_offset for slave in self._slaves if slave.is_known)
 
-    def _acked_by_host(self) -> dict[str, int]:
+    def _list_acked_offsets_by_host(self) -> dict[str, int]:
         found: dict[str, int] = {}
         for slave in self._slaves:
             if slave.is_known:

@@ -53,7 +53,7 @@ def test_a_kill_in_the_midst_of_a_pass_repeats_and_loses_nothing(
         elif moment == "staged":
             patch.setattr(rig.broker.store, "commit", die)
         else:
-            patch.setattr(delivery, "_written", die)
+            patch.setattr(delivery, "_note_written", die)
         rig.clock.advance(60_000)
         for _ in range(4):
             rig.broker.kernel.scheduled.timers.index.open_due(rig.clock.now_ms)
