@@ -759,7 +759,9 @@ class Broker(BrokerCore, StoreListener):
         return group in self.tables.groups or self.config.live.auto_create_subscription_group
 
     def _address_for(self, connection: Peer) -> str:
-        return self._advertiser.address_for(connection.peer_host, connection.local_host)
+        return self._advertiser.address_for(
+            connection.addresses.peer_host, connection.addresses.local_host
+        )
 
     async def announce(self) -> None:
         """Return when other name servers have the current topics, or are unreachable."""

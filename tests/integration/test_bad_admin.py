@@ -5,7 +5,7 @@ import json
 import pytest
 import pytest_asyncio
 
-from rockhopper.broker.server.remoting import server
+from rockhopper.broker.server.listening import socket_names
 from rockhopper.protocol.codes import FLAG_ONEWAY, RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from tests.support.direct import send_fields, topic_fields
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(loop_scope="module")
 async def from_afar(unharmed: Unharmed, monkeypatch: pytest.MonkeyPatch) -> Unharmed:
     """Whoever connects from now on comes from another host, as the broker sees it."""
-    monkeypatch.setattr(server, "socket_address", lambda name: ("192.0.2.7", name[1]))
+    monkeypatch.setattr(socket_names, "socket_address", lambda name: ("192.0.2.7", name[1]))
     return unharmed
 
 

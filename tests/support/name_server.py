@@ -61,7 +61,7 @@ class NameServer:
                 topics=self.topics,
                 permission=lambda: config.live.broker_permission,
                 address_for=lambda connection: advertiser.address_for(
-                    connection.peer_host, connection.local_host
+                    connection.addresses.peer_host, connection.addresses.local_host
                 ),
                 advertisement=lambda: self.advertisement,
             )

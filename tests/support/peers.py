@@ -7,7 +7,7 @@ from typing import cast
 from rockhopper.broker.server.listening.caller import DIRECT
 from rockhopper.broker.server.remoting.notices import request_of
 from rockhopper.broker.server.remoting.server import RemotingConnection
-from rockhopper.broker.users.peer import Notice, Principal
+from rockhopper.broker.users.peer import ConnectionAddresses, Notice, Principal
 
 
 class Clock:
@@ -38,9 +38,8 @@ class Peer:
     """A client from the broker's view: records the requests and answers sent to it."""
 
     def __init__(self, host: str = "127.0.0.1", port: int = 40_000) -> None:
-        self.peer_host, self.peer_port = host, port
-        self.local_host, self.local_port = "127.0.0.1", 10_911
-        self.born_host = b"\x7f\0\0\1" + port.to_bytes(4, "big")
+        born_host = b"\x7f\0\0\1" + port.to_bytes(4, "big")
+        self.addresses = ConnectionAddresses(host, port, "127.0.0.1", 10_911, born_host)
         self.closed = self.writing_paused = False
         self.attributes: dict[str, object] = {}
         self.on_close: list[Callable[[RemotingConnection], None]] = []
@@ -51,12 +50,12 @@ class Peer:
     @property
     def peer(self) -> str:
         """The address as text."""
-        return f"{self.peer_host}:{self.peer_port}"
+        return self.addresses.peer
 
     @property
     def principal(self) -> Principal:
         """The principal of its requests."""
-        return Principal(self.peer_host)
+        return Principal(self.addresses.peer_host)
 
     @property
     def connection(self) -> "RemotingConnection":
@@ -104,4 +103,4 @@ class UsersPeer(Peer):
     @property
     def principal(self) -> Principal:
         """The principal of its requests."""
-        return Principal(self.peer_host, self._user)
+        return Principal(self.addresses.peer_host, self._user)

@@ -217,7 +217,7 @@ class HotPass:
         starts = SEND_STARTS.get(serialize_type)
         if starts is None or not header.startswith(starts) or not reply_batch.can_stage():
             return 0
-        born_host, place = reply_batch.connection.born_host, self._store.staging.place()
+        born_host, place = reply_batch.connection.addresses.born_host, self._store.staging.place()
         taken = take_sends(frames, first, self._sendable, self._common, born_host, *place)
         if isinstance(taken, str) and self._admit(taken) is not None:
             taken = take_sends(frames, first, self._sendable, self._common, born_host, *place)
@@ -333,7 +333,7 @@ class HotPass:
                 fields.h,
                 fields.f,
                 fields.g,
-                reply_batch.connection.born_host,
+                reply_batch.connection.addresses.born_host,
                 fields.j,
             )
         except StoreError:
@@ -398,7 +398,7 @@ class HotPass:
         first_offset = tail.next_offset
         try:
             placed = self._store.staging.stage_batch(
-                tail, body, fields.f, fields.g, reply_batch.connection.born_host
+                tail, body, fields.f, fields.g, reply_batch.connection.addresses.born_host
             )
         except StoreError:
             return False

@@ -30,7 +30,7 @@ class Neighbours:
 
         *own* is the address of the broker in this process, which is already correct.
         """
-        if is_loopback(connection.local_host):
+        if is_loopback(connection.addresses.local_host):
             return list(members)
         return [
             dataclasses.replace(
@@ -47,4 +47,6 @@ class Neighbours:
         host, port = split_address(address)
         if not is_loopback(host):
             return address
-        return self._advertiser.address_for(connection.peer_host, connection.local_host, port)
+        return self._advertiser.address_for(
+            connection.addresses.peer_host, connection.addresses.local_host, port
+        )

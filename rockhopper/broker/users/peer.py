@@ -8,6 +8,7 @@ Notifications to a peer are plain values here, and are encoded where its protoco
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
+from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.message import StoredMessage
 
 USERS = "users"
@@ -41,6 +42,27 @@ class Principal(NamedTuple):
     """Empty while it has not authenticated."""
 
 
+class ConnectionAddresses(NamedTuple):
+    """The addresses of both ends of a connection."""
+
+    peer_host: str = ""
+    peer_port: int = 0
+    local_host: str = ""
+    local_port: int = 0
+    born_host: bytes = b""
+    """The peer's address in the format of records."""
+
+    @property
+    def peer(self) -> str:
+        """The peer's address as text."""
+        return join_address(self.peer_host, self.peer_port)
+
+    @property
+    def local(self) -> str:
+        """The local address as text."""
+        return join_address(self.local_host, self.local_port)
+
+
 class Peer(Protocol):
     """One client, for as long as it is connected."""
 
@@ -52,9 +74,7 @@ class Peer(Protocol):
     """State that other parts keep for it."""
     on_close: "list[Callable[[Peer], None]]"
     """Called once when it has disconnected."""
-    peer_host: str
-    local_host: str
-    """The local address of the connection."""
+    addresses: ConnectionAddresses
 
     @property
     def peer(self) -> str:

@@ -35,7 +35,6 @@ from rockhopper.broker.store.log.encoding import without_own_properties
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import IllegalMessage
-from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.names import is_producer_group
 from rockhopper.protocol.properties import (
@@ -159,7 +158,7 @@ class ReplyProcessor:
             properties=join_properties(properties),
             reconsume_times=send.reconsume_times,
             born_host=connection.peer,
-            store_host=join_address(connection.local_host, connection.local_port),
+            store_host=connection.addresses.local,
             store_timestamp=now_ms,
         )
         asker = connection_of(client.connection)

@@ -14,7 +14,7 @@ from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.access import AccessRules, Action, Resource, name_missing
 from rockhopper.broker.users.authentication import FailureAllowance
-from rockhopper.broker.users.peer import Notice, Peer, Principal
+from rockhopper.broker.users.peer import ConnectionAddresses, Notice, Peer, Principal
 from rockhopper.protocol.grpc_v2.codes import Code, GrpcStatus
 from rockhopper.protocol.grpc_v2.framing import MessageSplitter, framed
 from rockhopper.protocol.grpc_v2.messages import Method
@@ -50,9 +50,7 @@ class CallConnection(Protocol):
 
     loop: asyncio.AbstractEventLoop
     principal: Principal
-    peer_host: str
-    local_host: str
-    born_host: bytes
+    addresses: ConnectionAddresses
     proved: Proved | None
     """The proof of identity of its last call, if users exist."""
     failures: FailureAllowance
@@ -97,8 +95,7 @@ class WaitingCall:
         self.writing_paused = False
         self.attributes: dict[str, object] = {}
         self.on_close: list[Callable[[Peer], None]] = []
-        self.peer_host = call.connection.peer_host
-        self.local_host = call.connection.local_host
+        self.addresses = call.connection.addresses
         self.peer = call.connection.peer
 
     def notify(self, notice: Notice) -> int:

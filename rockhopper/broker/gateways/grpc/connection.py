@@ -27,11 +27,10 @@ from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.identity import AUTHORIZATION, Proved
 from rockhopper.broker.gateways.grpc.service import GrpcService
 from rockhopper.broker.server.listening.caller import DIRECT, Caller
-from rockhopper.broker.server.listening.socket_names import socket_address
+from rockhopper.broker.server.listening.socket_names import read_addresses
 from rockhopper.broker.server.listening.unfinished import UNKNOWN_BYTES_MAX
 from rockhopper.broker.users.authentication import FailureAllowance
-from rockhopper.broker.users.peer import Principal
-from rockhopper.protocol.addresses import host_bytes, join_address
+from rockhopper.broker.users.peer import ConnectionAddresses, Principal
 from rockhopper.protocol.grpc_v2.codes import GrpcStatus
 from rockhopper.protocol.grpc_v2.framing import FramingError, MessageSplitter
 from rockhopper.protocol.http2.connection import (
@@ -112,9 +111,7 @@ class GrpcConnection(asyncio.Protocol):
         self._is_serving = False
         self._is_flush_due = False
         self.closed = False
-        self.peer_host, self.peer_port = "", 0
-        self.local_host = ""
-        self.born_host = b""
+        self.addresses = ConnectionAddresses()
         self.principal = Principal("")
         self.proved: Proved | None = None
         self.failures = FailureAllowance()
@@ -132,12 +129,8 @@ class GrpcConnection(asyncio.Protocol):
         self._transport = transport
         close_in_children(transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
-        self.peer_host, self.peer_port = socket_address(
-            self.caller.address or transport.get_extra_info("peername")
-        )
-        self.local_host, _ = socket_address(transport.get_extra_info("sockname"))
-        self.born_host = host_bytes(self.peer_host, self.peer_port)
-        self.principal = Principal(self.peer_host)
+        self.addresses = read_addresses(transport, self.caller)
+        self.principal = Principal(self.addresses.peer_host)
         if not self.server.admit(self):
             self.closed = True
             transport.abort()
@@ -158,7 +151,7 @@ class GrpcConnection(asyncio.Protocol):
     @property
     def peer(self) -> str:
         """The client's address as text."""
-        return join_address(self.peer_host, self.peer_port)
+        return self.addresses.peer
 
     @property
     def open_calls(self) -> int:

@@ -32,8 +32,12 @@ def open_gateway(
 
     async def brokers_of(topic: str, call: Call) -> list[BrokerQueues]:
         connection = call.connection
-        own = advertiser.address_for(connection.peer_host, connection.local_host)
-        own_grpc = advertiser.address_for(connection.peer_host, connection.local_host, port)
+        own = advertiser.address_for(
+            connection.addresses.peer_host, connection.addresses.local_host
+        )
+        own_grpc = advertiser.address_for(
+            connection.addresses.peer_host, connection.addresses.local_host, port
+        )
         found = []
         for each in await kernel.cluster.queues.brokers_of(topic, own):
             is_own = each.broker_name == own_name

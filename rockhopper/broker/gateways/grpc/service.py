@@ -76,7 +76,9 @@ class GrpcService:
 
     def _admit(self, call: Call, demands: Demands) -> None:
         line = call.connection
-        line.proved = identify(self.access, call.fields, line.peer_host, line.proved, line.failures)
+        line.proved = identify(
+            self.access, call.fields, line.addresses.peer_host, line.proved, line.failures
+        )
         if line.proved is not None:
             call.principal = line.proved.principal
         call.admit(self.access, demands)

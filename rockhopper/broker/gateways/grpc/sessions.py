@@ -48,8 +48,7 @@ class ClientSession:
         """The broker cannot send to a client without a Telemetry stream that the client reads."""
         self.attributes: dict[str, object] = {}
         self.on_close: list[Callable[[Peer], None]] = []
-        self.peer_host = call.connection.peer_host
-        self.local_host = call.connection.local_host
+        self.addresses = call.connection.addresses
         self.settings: Any = None
         """The last settings that the client sent."""
         self.commands = Commands(self.tell)
@@ -71,8 +70,7 @@ class ClientSession:
         """Use this Telemetry stream for commands to the client from now on."""
         self._telemetry = telemetry
         self._connection = telemetry.connection
-        self.peer_host = telemetry.connection.peer_host
-        self.local_host = telemetry.connection.local_host
+        self.addresses = telemetry.connection.addresses
         self.writing_paused = False
         telemetry.waiting().on_close.append(lambda _peer: self._silent(telemetry))
 

@@ -318,7 +318,7 @@ def _split(request: Request, beat: HeartbeatData) -> tuple[list[ConsumerData], d
                 "heartbeat: ignored a group without permission",
                 group=group,
                 client=beat.client_id,
-                peer=request.connection.peer_host,
+                peer=request.connection.addresses.peer_host,
                 reason=reason,
             )
     return allowed, refusals
@@ -333,7 +333,7 @@ def _log_unusable(request: Request, client_id: str, group: str) -> None:
         "heartbeat: ignored a producer group with an invalid name",
         group=ascii(group[:GROUP_LENGTH_SHOWN]),
         client=ascii(client_id[:GROUP_LENGTH_SHOWN]),
-        peer=request.connection.peer_host,
+        peer=request.connection.addresses.peer_host,
     )
 
 

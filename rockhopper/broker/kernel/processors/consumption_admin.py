@@ -25,7 +25,6 @@ from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import GroupNotFound, TopicNotFound
-from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.bodies import MessageQueueKey, OffsetWrapper
 from rockhopper.protocol.bodies.heartbeat import ProducerInfo, ProducerTableInfo
 from rockhopper.protocol.codes import LanguageCode
@@ -149,7 +148,7 @@ class ConsumptionAdminProcessors:
         connection = request.connection
         return await long_json_response(
             lambda: {
-                "brokerAddr": join_address(connection.local_host, connection.local_port),
+                "brokerAddr": connection.addresses.local,
                 "consumeStatsList": [
                     {group: array_of(stats)} for group, stats in sorted(by_group.items())
                 ],

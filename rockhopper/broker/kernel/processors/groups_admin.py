@@ -60,7 +60,6 @@ from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.broker.users.errors import GroupNotFound, InvalidParameter, Refusal
-from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.bodies import (
     Connection,
     ConsumerConnection,
@@ -291,7 +290,7 @@ class GroupAdminProcessors:
         return json_response(
             TopicList(
                 topic_list=topics,
-                broker_addr=join_address(connection.local_host, connection.local_port),
+                broker_addr=connection.addresses.local,
             )
         )
 

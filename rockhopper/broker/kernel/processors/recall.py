@@ -46,7 +46,7 @@ class RecallProcessor:
                 ResponseCode.SERVICE_NOT_AVAILABLE, "the broker does not accept requests yet"
             )
         recalled = self._timer_recall.recall(
-            fields.topic, fields.recall_handle, request.connection.born_host
+            fields.topic, fields.recall_handle, request.connection.addresses.born_host
         )
         response = Response(ext=encode_fields(RecallMessageResponse(msg_id=recalled.unique_key)))
         return answer_when_safe(self._store, request, response, recalled.end_offset, _get_code)

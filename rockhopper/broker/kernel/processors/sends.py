@@ -139,7 +139,7 @@ def send_of(request: Request) -> Send:
         fields.batch or request.code == RequestCode.SEND_BATCH_MESSAGE,
         fields.unit_mode,
         request.body,
-        request.connection.born_host,
+        request.connection.addresses.born_host,
         request.version,
         request.connection,
     )

@@ -49,7 +49,6 @@ from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.broker.users.errors import InvalidParameter, Refusal, TopicNotFound
-from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.bodies import GroupList, TopicList, TopicOffset
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.fastjson import MessageQueueKey, map_of, queue_text
@@ -438,7 +437,7 @@ class TopicAdminProcessors:
         return json_response(
             TopicList(
                 topic_list=self._topics.system_topics(),
-                broker_addr=join_address(connection.local_host, connection.local_port),
+                broker_addr=connection.addresses.local,
             )
         )
 

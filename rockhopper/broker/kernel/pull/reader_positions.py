@@ -118,7 +118,7 @@ class ReaderPositions(Part):
             return None
         online = self._consumers.get(group)
         if online is not None and online.settings_of(peer).message_model == BROADCASTING:
-            if (peer.peer_host, group, topic, queue_id) in self.hosts:
+            if (peer.addresses.peer_host, group, topic, queue_id) in self.hosts:
                 return None
         elif offset <= self._stats.furthest_offset(topic, group, queue_id):
             return None
@@ -149,7 +149,7 @@ class ReaderPositions(Part):
         online = self._consumers.get(group)
         if online is None or online.settings_of(peer).message_model != BROADCASTING:
             return
-        host = peer.peer_host, group, topic, queue_id
+        host = peer.addresses.peer_host, group, topic, queue_id
         self.hosts[host] = None
         self.hosts.move_to_end(host)
         if len(self.hosts) > HOSTS_MAX:

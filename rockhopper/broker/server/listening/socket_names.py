@@ -1,7 +1,12 @@
 """Names of sockets, as text."""
 
+import asyncio
 import contextlib
 import socket
+
+from rockhopper.broker.server.listening.caller import Caller
+from rockhopper.broker.users.peer import ConnectionAddresses
+from rockhopper.protocol.addresses import host_bytes
 
 _SCOPE_AT = 3
 
@@ -21,3 +26,11 @@ def socket_address(name: object) -> tuple[str, int]:
         with contextlib.suppress(OSError):
             host = f"{host}%{socket.if_indextoname(name[_SCOPE_AT])}"
     return host, int(name[1])
+
+
+def read_addresses(transport: asyncio.BaseTransport, caller: Caller) -> ConnectionAddresses:
+    """Return the addresses of a connection; a proxy may have announced that of *caller*."""
+    peer_host, peer_port = socket_address(caller.address or transport.get_extra_info("peername"))
+    local_host, local_port = socket_address(transport.get_extra_info("sockname"))
+    born_host = host_bytes(peer_host, peer_port)
+    return ConnectionAddresses(peer_host, peer_port, local_host, local_port, born_host)

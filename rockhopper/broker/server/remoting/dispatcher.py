@@ -161,7 +161,7 @@ class Request:
     @property
     def local_host(self) -> str:
         """The local address of the connection."""
-        return self.connection.local_host
+        return self.connection.addresses.local_host
 
     @property
     def attributes(self) -> dict[str, object]:
@@ -461,7 +461,7 @@ class Dispatcher:
             log.error(
                 "request failed because of the disk",
                 code=request.code,
-                peer=request.connection.peer_host,
+                peer=request.connection.addresses.peer_host,
                 reason=str(error),
             )
             reason = f"the disk failed ({error.strerror}): check the broker's disk"
@@ -469,7 +469,7 @@ class Dispatcher:
         log.error(
             "request failed",
             code=request.code,
-            peer=request.connection.peer_host,
+            peer=request.connection.addresses.peer_host,
             exc_info=error,
         )
         return Response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")

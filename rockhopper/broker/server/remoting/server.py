@@ -26,7 +26,7 @@ import structlog
 from rockhopper.broker.server.listening.caller import DIRECT, Caller
 from rockhopper.broker.server.listening.connections import OpenConnections
 from rockhopper.broker.server.listening.listener import OPEN, Gate, Listener
-from rockhopper.broker.server.listening.socket_names import socket_address
+from rockhopper.broker.server.listening.socket_names import read_addresses
 from rockhopper.broker.server.loop.fair_scheduler import (
     FRAMES_OF_SMALL_READ,
     FRAMES_PER_PASS,
@@ -37,8 +37,7 @@ from rockhopper.broker.server.remoting.half_frames import HalfFrames
 from rockhopper.broker.server.remoting.notices import request_of
 from rockhopper.broker.server.remoting.sweeping import sweep_connections
 from rockhopper.broker.users.access import AccessRules
-from rockhopper.broker.users.peer import USERS, Notice, Peer, Principal
-from rockhopper.protocol.addresses import host_bytes, join_address
+from rockhopper.broker.users.peer import USERS, ConnectionAddresses, Notice, Peer, Principal
 from rockhopper.protocol.codes import FLAG_ONEWAY
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.errors import ProtocolError
@@ -82,9 +81,9 @@ class RemotingConnection(asyncio.Protocol):
         "_served_in_round",
         "_transport",
         "_unread_bytes_seen",
+        "addresses",
         "attributes",
         "backlog",
-        "born_host",
         "caller",
         "closed",
         "connected_at_s",
@@ -93,11 +92,7 @@ class RemotingConnection(asyncio.Protocol):
         "frames_received",
         "is_waiting",
         "last_active_s",
-        "local_host",
-        "local_port",
         "on_close",
-        "peer_host",
-        "peer_port",
         "principal",
         "server",
         "stalled_at_s",
@@ -128,10 +123,8 @@ class RemotingConnection(asyncio.Protocol):
         self.frame_begun_at_s: float | None = None
         self.stalled_at_s: float | None = None
         self._unread_bytes_seen = 0
-        self.peer_host, self.peer_port = "", 0
+        self.addresses = ConnectionAddresses()
         self.principal = Principal("")
-        self.local_host, self.local_port = "", 0
-        self.born_host = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admit the peer, or close at once if the server is full."""
@@ -140,11 +133,8 @@ class RemotingConnection(asyncio.Protocol):
         self._transport = transport
         close_in_children(transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
-        peer = self.caller.address or transport.get_extra_info("peername")
-        self.peer_host, self.peer_port = socket_address(peer)
-        self.principal = Principal(self.peer_host)
-        self.local_host, self.local_port = socket_address(transport.get_extra_info("sockname"))
-        self.born_host = host_bytes(self.peer_host, self.peer_port)
+        self.addresses = read_addresses(transport, self.caller)
+        self.principal = Principal(self.addresses.peer_host)
         if not self.server.let_in(self):
             self.closed = True
             transport.abort()
@@ -180,7 +170,7 @@ class RemotingConnection(asyncio.Protocol):
     @property
     def peer(self) -> str:
         """The peer's address as text."""
-        return join_address(self.peer_host, self.peer_port)
+        return self.addresses.peer
 
     def data_received(self, data: bytes) -> None:
         """Serve the complete frames in *data*, in one pass, now or in a later round."""

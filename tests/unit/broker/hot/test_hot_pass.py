@@ -233,7 +233,7 @@ def test_what_one_peer_is_allowed_is_not_allowed_to_another(tmp_path: Path) -> N
     broker = HotBroker(tmp_path, access=rules)
     broker.serve([send(1)])
     rules.allowed.clear()
-    broker.peer.peer_host = "10.0.0.8"
+    broker.peer.addresses = broker.peer.addresses._replace(peer_host="10.0.0.8")
     broker.serve([send(2)])
     assert codes(broker) == [(1, 0), (2, NO_PERMISSION)]
     broker.close()

@@ -6,6 +6,7 @@ from typing import Any
 from rockhopper.broker.name_server.neighbours import Neighbours
 from rockhopper.broker.name_server.route_table import BrokerAddresses
 from rockhopper.broker.settings.config_file import build_config
+from rockhopper.broker.users.peer import ConnectionAddresses
 
 MEMBERS = [
     BrokerAddresses("c", "broker-a-0", {0: "127.0.0.1:10911"}),
@@ -16,7 +17,9 @@ MEMBERS = [
 
 def told(peer_host: str, local_host: str, **settings: str) -> list[str]:
     """What a client is told of MEMBERS."""
-    peer: Any = SimpleNamespace(peer_host=peer_host, local_host=local_host)
+    peer: Any = SimpleNamespace(
+        addresses=ConnectionAddresses(peer_host=peer_host, local_host=local_host)
+    )
     members = Neighbours(build_config(settings)).as_reached(peer, MEMBERS)
     return [member.addresses[0] for member in members]
 

@@ -25,7 +25,7 @@ def test_a_route_is_compact_and_names_the_address_at_which_the_client_arrived(
 ) -> None:
     server.topics.put(TopicConfig("orders", read_queue_nums=4, write_queue_nums=2))
     peer = Peer("192.0.2.9")
-    peer.local_host = "192.0.2.1"
+    peer.addresses = peer.addresses._replace(local_host="192.0.2.1")
     answer = server.ask(ROUTE, {"topic": "orders"}, peer=peer, version=401)
     assert answer.code == ResponseCode.SUCCESS
     assert answer.body == (
@@ -53,7 +53,7 @@ def test_an_address_on_the_clients_own_host_is_told_as_it_is_set(
     server = NameServer(tmp_path, config, with_broker=True, clock=clock)
     server.topics.put(TopicConfig("orders"))
     peer = Peer("192.0.2.9")
-    peer.local_host = "192.0.2.1"
+    peer.addresses = peer.addresses._replace(local_host="192.0.2.1")
     assert b'"127.0.0.1:20911"' in server.ask(code, ext, peer=peer).body
 
 

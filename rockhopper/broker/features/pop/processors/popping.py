@@ -202,7 +202,7 @@ class PopProcessors:
         connection = request.connection
         online = self._consumers.get(fields.consumer_group)
         member = None if online is None else online.members.get(connection)
-        client_id = connection.peer_host if member is None else member.client_id
+        client_id = connection.addresses.peer_host if member is None else member.client_id
         if client_id in self._late_clients:
             return
         if len(self._late_clients) >= LATE_CLIENTS_MAX:

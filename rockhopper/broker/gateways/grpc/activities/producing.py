@@ -136,7 +136,7 @@ class Producing:
         self._stats.puts_refused(len(lost))
 
     def _check(self, call: Call, message: Any, topic: str, limits: SendLimits) -> tuple[Send, str]:
-        properties = checked_properties(message, topic, call.connection.peer_host, limits)
+        properties = checked_properties(message, topic, call.connection.addresses.peer_host, limits)
         config = self._topics.get(topic)
         declared = config.attributes.get(ATTRIBUTE_MESSAGE_TYPE) if config is not None else None
         if config is not None:
@@ -145,7 +145,7 @@ class Producing:
         group = properties.get(PROPERTY_SHARDING_KEY)
         if group is not None and config is not None and config.write_queue_nums > 0:
             queue_id = consistent_hash(java_string_hash(group), config.write_queue_nums)
-        send = send_of(message, topic, queue_id, properties, call.connection.born_host)
+        send = send_of(message, topic, queue_id, properties, call.connection.addresses.born_host)
         return send, message.system_properties.message_id
 
     def _stage(self, send: Send, message_id: str, reply: Any) -> "_StagedMessage | None":
@@ -173,7 +173,7 @@ class Producing:
         if config is None:
             raise TopicNotFound(f"recall failed, the topic[{topic}] not exist")
         recalled = self._timer_recall.recall(
-            topic, request.recall_handle, call.connection.born_host
+            topic, request.recall_handle, call.connection.addresses.born_host
         )
         reply = _RecallReply(status=OK, message_id=recalled.unique_key)
         return reply_when_safe(self._store, call, reply, recalled.end_offset)

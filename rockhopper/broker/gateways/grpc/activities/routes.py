@@ -143,7 +143,7 @@ def _put_broker(broker: Any, queues: BrokerQueues, asked: Any, call: Call) -> No
     host, port = split_address(queues.address)
     if asked is not None and queues.is_own and len(asked.addresses) == 1:
         came_by = asked.addresses[0].host
-        is_here = is_loopback(call.connection.peer_host) or came_by == host
+        is_here = is_loopback(call.connection.addresses.peer_host) or came_by == host
         if came_by and (is_here or not is_loopback(came_by)):
             broker.endpoints.CopyFrom(asked)
             return

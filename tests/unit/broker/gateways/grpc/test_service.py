@@ -15,7 +15,7 @@ from rockhopper.broker.users.access import AccessRules
 from rockhopper.broker.users.accounts import User
 from rockhopper.broker.users.authentication import FailureAllowance
 from rockhopper.broker.users.guard import Guard
-from rockhopper.broker.users.peer import Principal
+from rockhopper.broker.users.peer import ConnectionAddresses, Principal
 from rockhopper.protocol.grpc_v2.messages import METHODS, SERVICE
 from rockhopper.protocol.signing import sign
 from tests.support.served_broker import ServedBroker
@@ -45,7 +45,7 @@ class Asking:
         self.connection = self
         self.proved = None
         self.failures = FailureAllowance()
-        self.peer_host = "10.0.0.7"
+        self.addresses = ConnectionAddresses("10.0.0.7")
         self.proved = None
         self.rpc = service.find("/apache.rocketmq.v2.MessagingService/Heartbeat")
         self.replies: list[Any] = []

@@ -39,7 +39,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[ServedBroker]:
 def join(
     broker: ServedBroker, peer: Peer, model: str = "CLUSTERING", kind: str = "CONSUME_PASSIVELY"
 ) -> Peer:
-    client = Client(peer.connection, f"c{peer.peer_port}", language=0, version=479)
+    client = Client(peer.connection, f"c{peer.addresses.peer_port}", language=0, version=479)
     broker.kernel.consumers.register(GROUP, client, ConsumeSettings(kind, model), {})
     return peer
 

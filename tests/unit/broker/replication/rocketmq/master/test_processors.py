@@ -46,7 +46,7 @@ def master(broker: ServedBroker) -> Refusals:
     master = Refusals(broker)
     table = build_table(broker)
     classic = ClassicProcessors(
-        master, broker.store, lambda peer: f"{peer.local_host}:10911", ha_port=10_912
+        master, broker.store, lambda peer: f"{peer.addresses.local_host}:10911", ha_port=10_912
     )
     broker.dispatcher = Dispatcher(table | classic.rows(table), AccessRules(remote_admin=False))
     return master
