@@ -20,6 +20,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from rockhopper.client.consuming.absences import AbsentBrokers, AwaitedMembers
 from rockhopper.client.consuming.allocation import sorted_clients
 from rockhopper.client.consuming.assignment import Assignment
 from rockhopper.client.consuming.differences import Differences
@@ -46,11 +47,7 @@ log = logging.getLogger(__name__)
 
 _RETRY_FIRST_S = 0.1
 _RETRY_MAX_S = 0.5
-# How long to look more often for a broker that has left a route.
-_ABSENT_PATIENCE_S = 600.0
 _SETTLE_S = 0.6
-# Other clients retry a pull after 3 s.
-_RETURN_S = 5.0
 # Brokers answer 1 if they know no member of the group.
 _ANSWERS = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.SYSTEM_ERROR)})
 
@@ -95,14 +92,12 @@ class Rebalancer:
         self._known: set[MessageQueue] | None = None
         self._missing: set[str] = set()
         self._was_connected: set[str] = set()
-        self._present: dict[str, set[str]] = {}
-        self._absent_since_s: dict[tuple[str, str], float] = {}
+        self._absent_brokers = AbsentBrokers(now_s)
         self._members: dict[str, list[str]] = {}
         self._differences = Differences(settings.group)
         # Topics with a broker that names no readers; each round asks another broker.
         self._beside_others: set[str] = set()
-        self._awaited: dict[str, list[str]] = {}
-        self._awaited_until_s = 0.0
+        self._awaited_members = AwaitedMembers(now_s)
 
     async def start(self) -> None:
         """Run the first round and start the following ones.
@@ -144,11 +139,8 @@ class Rebalancer:
         if not self._session.routes.has_master(address):
             return
         if address in self._was_connected:
-            now_s = self._now_s()
-            self._not_before_s = now_s + _SETTLE_S
-            if now_s >= self._awaited_until_s:
-                self._awaited = dict(self._members)
-            self._awaited_until_s = now_s + _RETURN_S
+            self._not_before_s = self._now_s() + _SETTLE_S
+            self._awaited_members.wait_for(self._members)
             if self._locks is not None:
                 asyncio.get_running_loop().call_soon(self.soon)
         self._was_connected.add(address)
@@ -193,18 +185,18 @@ class Rebalancer:
 
     async def _round(self) -> bool:
         """Compare the wanted queues with those held; return False if something is still missing."""
-        if self._absent_since_s:
+        if self._absent_brokers:
             await self._session.routes.refresh()
         routes, undecided, is_complete = await self._routes()
         failures = await self._session.introduce(self._masters(routes))
         if self._settings.retry_topic not in (None, *routes):
             # The first heartbeat has created the retry topic.
             routes, undecided, is_complete = await self._routes()
-        is_complete = self._nobody_is_absent(routes.values()) and is_complete
+        self._absent_brokers.compare_routes(routes.values())
         self._tell_failures(failures)
         wanted, lonely, open_topics = await self._find_wanted(routes)
         undecided |= open_topics
-        is_complete = is_complete and not failures and not open_topics
+        is_complete = is_complete and not (self._absent_brokers or failures or open_topics)
         if self._now_s() < self._not_before_s:
             return False  # a broker came back meanwhile and does not know the whole group yet
         held = self._assignment.held
@@ -227,7 +219,7 @@ class Rebalancer:
             all_answered = all_answered and answer is not None
             members = answer.consumer_id_list if answer is not None else None
             queues = None
-            if not self._may_come_back(topic, members):
+            if members is None or not self._awaited_members.may_come_back(topic, members):
                 readers = await self._find_readers(route, answer, heard)
                 queues = self._share(route, members, readers)
             if queues is None:
@@ -282,22 +274,6 @@ class Rebalancer:
             routes[topic] = route
         return routes, undecided, is_complete
 
-    def _nobody_is_absent(self, routes: Iterable[TopicRoute]) -> bool:
-        """Whether all known brokers are present: one that left the route may be restarting."""
-        now_s = self._now_s()
-        for route in routes:
-            present = self._present.setdefault(route.topic, set())
-            present |= set(route.brokers)
-            for name in list(present):
-                if name in route.brokers:
-                    self._absent_since_s.pop((route.topic, name), None)
-                elif now_s - self._absent_since_s.setdefault((route.topic, name), now_s) > (
-                    _ABSENT_PATIENCE_S
-                ):
-                    present.discard(name)
-                    del self._absent_since_s[route.topic, name]
-        return not self._absent_since_s
-
     def _warn_missing(self, topic: str, error: RouteNotFoundError) -> None:
         if topic not in self._missing:
             self._missing.add(topic)
@@ -310,12 +286,6 @@ class Rebalancer:
             if (route := self._session.routes.known(topic)) is not None
             for address in route.masters.values()
         }
-
-    def _may_come_back(self, topic: str, members: list[str] | None) -> bool:
-        """Whether a member is missing that was there before the broker went away."""
-        if members is None or self._now_s() >= self._awaited_until_s:
-            return False
-        return not set(self._awaited.get(topic, ())).issubset(members)
 
     def _share(
         self, route: TopicRoute, members: list[str] | None, readers: list[str]

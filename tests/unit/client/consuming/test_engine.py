@@ -17,7 +17,7 @@ from rockhopper.client import (
     Consumer,
     RequestRefusedError,
 )
-from rockhopper.client.consuming import fetching, rebalancing
+from rockhopper.client.consuming import absences, fetching
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol import fastjson
@@ -111,7 +111,7 @@ async def test_queues_stay_while_nobody_can_say_who_the_members_are(broker: Grou
 async def test_a_member_that_is_slow_to_come_back_keeps_its_queues(
     broker: GroupBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rebalancing, "_RETURN_S", 3600.0)
+    monkeypatch.setattr(absences, "_RETURN_S", 3600.0)
     broker.others = ["\x7f"]
     async with billing(broker) as consumer:
         assert consumer.assigned == [RETRY, *QUEUES[:2]]
@@ -124,7 +124,7 @@ async def test_a_member_that_is_slow_to_come_back_keeps_its_queues(
         # A round asks twice, for two topics; the first ones come to nothing, for 0.6 s.
         await broker.wait_for(38, asked + 8)
         assert consumer.assigned == [RETRY, *QUEUES[:2]]
-        monkeypatch.setattr(consumer.engine.rebalancer, "_awaited_until_s", 0.0)
+        monkeypatch.setattr(consumer.engine.rebalancer._awaited_members, "_until_s", 0.0)
         await until(lambda: consumer.assigned == [RETRY, *QUEUES])
 
 
