@@ -102,7 +102,7 @@ def test_no_damage_to_one_file_of_notes_repeats_or_loses_a_message(
     running.start()
     running.fill()
     settle(running)
-    running.broker.kernel.scheduled.timers.save_now()
+    running.broker.kernel.scheduled.timers.saver.save_now()
     monkeypatch.setattr("os.fsync", lambda _: None)
     monkeypatch.setattr("os.fdatasync", lambda _: None)
     killed = running.kill(tmp_path / "killed")

@@ -77,8 +77,8 @@ class TimerRig:
 
         async def close() -> None:
             broker.kernel.scheduled.timers.stop()
-            if broker.kernel.scheduled.timers.saving is not None:
-                await broker.kernel.scheduled.timers.saving
+            if broker.kernel.scheduled.timers.saver.running is not None:
+                await broker.kernel.scheduled.timers.saver.running
             broker.kernel.scheduled.timers.index.close()
             await broker.store.close()
 
@@ -93,10 +93,10 @@ class TimerRig:
         """Save the checkpoint, as happens every few seconds."""
 
         async def save() -> None:
-            if self.broker.kernel.scheduled.timers.saving is not None:
-                await self.broker.kernel.scheduled.timers.saving
+            if self.broker.kernel.scheduled.timers.saver.running is not None:
+                await self.broker.kernel.scheduled.timers.saver.running
             self.flush()
-            self.broker.kernel.scheduled.timers.save_now()
+            self.broker.kernel.scheduled.timers.saver.save_now()
 
         self.loop.run(save())
 

@@ -14,28 +14,44 @@ journal beside the file (kernel/tables/table_journal.py): changes of the first t
 It is a checked table (broker/kernel/tables/checked_table.py): both copies are equal. A different
 timercheck means that RocketMQ has used the store since. Its deliveries are not in our files, so
 these are rebuilt from RocketMQ's. Builds before 0.2.0 wrote only the entries, without slotCrcs.
+
+A save writes the files of entries first, then the checkpoint that names their sizes. After a kill
+in between, the next start trims the files to the old sizes, and indexes the rest of the queue
+again. Files of finished slots are deleted last.
 """
 
+import asyncio
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+import structlog
+
+from rockhopper.broker.kernel.scheduled.timers import java_files
+from rockhopper.broker.kernel.scheduled.timers.delivery import TimerDelivery
 from rockhopper.broker.kernel.scheduled.timers.entries import (
     ENTRY,
     ENTRY_SIZE_BYTES,
     SLOT_MS,
     TimerEntry,
 )
+from rockhopper.broker.kernel.scheduled.timers.following import TimerQueue
+from rockhopper.broker.kernel.scheduled.timers.index import TimerIndex
 from rockhopper.broker.kernel.scheduled.timers.slot_files import NOTES_SUFFIX
 from rockhopper.broker.kernel.tables.checked_table import CheckedTable
 from rockhopper.broker.kernel.tables.json_table import JsonObject
 from rockhopper.broker.kernel.tables.table_journal import TableJournal
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.disk import backup_path
+from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.store.table_changes import TableChange
+from rockhopper.tasks import run_in_background
 
+log = structlog.get_logger("broker.timers")
+
+SAVE_INTERVAL_S = 5.0
 _PIECE_BYTES = 1 << 20
 _SLOTS = "slots"
 _SLOT_FIELDS = "slotBytes", "slotCrcs", "noteBytes"
@@ -195,3 +211,163 @@ def _crc_of(file: BinaryIO, size_bytes: int) -> int:
         crc = zlib.crc32(piece, crc)
         size_bytes -= len(piece)
     return crc
+
+
+class TimerSaver:
+    """The saves of one broker's timers, one at a time. Belongs to the event loop."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        index: TimerIndex,
+        queue: TimerQueue,
+        delivery: TimerDelivery,
+        *,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._index = index
+        self._queue = queue
+        self._delivery = delivery
+        self._now_ms = now_ms
+        self._layout = store.opened.layout
+        self._checkpoint = CheckpointFile(
+            self._layout.own / "timers" / "checkpoint.json", self._layout.quarantine
+        )
+        self._saved: CheckpointChange | None = None
+        self._timer_checks: tuple[int, ...] = ()
+        self._timer: asyncio.TimerHandle | None = None
+        self.running: asyncio.Task[None] | None = None
+        """The save under way."""
+
+    def load(self) -> tuple[TimerCheckpoint | None, java_files.TimerCheck | None, bool]:
+        """Return the checkpoint, RocketMQ's timercheck, and whether the latter is this broker's.
+
+        If it is not, RocketMQ has used the store since the checkpoint. Raises OSError.
+        """
+        check, crc = java_files.load_timer_check(self._timer_check_path)
+        checkpoint = self._checkpoint.load()
+        self._timer_checks = (crc,)
+        return checkpoint, check, checkpoint is not None and crc in checkpoint.timer_checks
+
+    def remove_checkpoint(self) -> None:
+        """Delete the checkpoint, so that the next start imports all timers. Raises OSError."""
+        self._checkpoint.remove()
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether no message waits, every delivery is on disk, and the checkpoint says so."""
+        saved = self._saved
+        return (
+            saved is not None
+            and saved.indexed_offset == self._queue.offset
+            and self._index.is_empty
+            and not self._index.files.over
+            and self._delivery.last_end <= self._store.log.flushed_offset
+        )
+
+    def save_soon(self) -> None:
+        """Schedule a save, unless there is nothing to save."""
+        if self._timer is None and self.running is None and not self.is_saved:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(SAVE_INTERVAL_S, self._begin)
+
+    def stop(self) -> None:
+        """Start no scheduled save."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def finish(self) -> None:
+        """Wait for the save under way."""
+        if self.running is not None:
+            await asyncio.gather(self.running, return_exceptions=True)
+
+    async def save(self) -> None:
+        """Save in a thread, unless that is under way, and wait for it."""
+        if self.running is None:
+            self._begin()
+        if self.running is not None:
+            await asyncio.shield(self.running)
+
+    def _begin(self) -> None:
+        self._timer = None
+        if self._store.failure is None:
+            self.running = run_in_background(self._save_in_thread(), "saving the timers")
+
+    async def _save_in_thread(self) -> None:
+        try:
+            checkpoint, paths = self._next_checkpoint(), self._index.files.take_unsynced()
+            try:
+                over = self._index.files.over
+                if paths or over or self._is_news(checkpoint):
+                    await asyncio.to_thread(self._write, checkpoint, paths)
+                    self._saved = checkpoint
+                self._index.files.drop_notes(over)
+                self._drop_finished(checkpoint)
+            except OSError as error:
+                self._index.files.unsynced_again(paths)
+                self._index.files.changed_again(checkpoint.slots)
+                log.error("the timers could not be saved", reason=str(error))
+        finally:
+            self.running = None
+
+    def save_now(self) -> None:
+        """Save; blocks. Raises OSError."""
+        checkpoint, over = self._next_checkpoint(), self._index.files.over
+        try:
+            self._write(checkpoint, self._index.files.take_unsynced())
+        except OSError:
+            self._index.files.changed_again(checkpoint.slots)
+            raise
+        self._saved = checkpoint
+        self._index.files.drop_notes(over)
+        self._drop_finished(checkpoint)
+
+    def leave_to_rocketmq(self) -> None:
+        """Write a timercheck that lets RocketMQ read the queue from the oldest pending message.
+
+        Blocks. Raises OSError.
+        """
+        low, high = self._queue.range
+        if high == 0:
+            return
+        oldest = self._index.min_offset
+        start = self._queue.offset if oldest is None else max(oldest, low)
+        now_ms = self._now_ms()
+        check = java_files.TimerCheck(now_ms - now_ms % 1000, 0, start, start, 0, now_ms, 1)
+        data = java_files.encode_timer_check(check)
+        self._timer_checks = (*self._timer_checks[-1:], java_files.crc(data))
+        self.save_now()
+        java_files.remove_wheel(self._layout.timer_wheel, self._layout.timer_log)
+        java_files.save_timer_check(self._timer_check_path, data)
+        self._timer_checks = self._timer_checks[-1:]
+
+    @property
+    def _timer_check_path(self) -> Path:
+        return self._layout.config / "timercheck"
+
+    def _is_news(self, checkpoint: CheckpointChange) -> bool:
+        before = self._saved
+        return bool(checkpoint.slots) or before is None or checkpoint[:3] != before[:3]
+
+    def _next_checkpoint(self) -> CheckpointChange:
+        return CheckpointChange(
+            self._queue.offset,
+            self._delivery.settled_log_offset(),
+            self._timer_checks,
+            self._index.files.take_changed(),
+        )
+
+    def _write(self, checkpoint: CheckpointChange, paths: list[Path]) -> None:
+        disk.sync_paths(paths)
+        disk.sync_directory(self._index.files.directory)
+        self._checkpoint.save(checkpoint)
+
+    def _drop_finished(self, checkpoint: CheckpointChange) -> None:
+        """Delete the files of slots that are no longer needed."""
+        for number in self._index.finished(self._now_ms()):
+            if self._index.end_offset(number) > checkpoint.indexed_offset:
+                continue
+            if self._delivery.is_settled(number):
+                self._index.drop(number)

@@ -8,23 +8,16 @@ If the wall clock is set forward, everything that is then due is delivered at on
 back, messages wait until it reaches their time again.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 import structlog
 
 from rockhopper.broker.kernel.pull.long_polling import LongPolling, ParkedPull
 from rockhopper.broker.kernel.scheduled.journal_sync import JournalSync
 from rockhopper.broker.kernel.scheduled.last_flush import last_flush
-from rockhopper.broker.kernel.scheduled.timers import java_files
-from rockhopper.broker.kernel.scheduled.timers.checkpoint import (
-    CheckpointChange,
-    CheckpointFile,
-    damaged_slot,
-)
+from rockhopper.broker.kernel.scheduled.timers.checkpoint import TimerSaver, damaged_slot
 from rockhopper.broker.kernel.scheduled.timers.delivery import TimerDelivery
 from rockhopper.broker.kernel.scheduled.timers.entries import ENTRY, TimerEntry
 from rockhopper.broker.kernel.scheduled.timers.following import TIMER_QUEUE_ID, TimerQueue
@@ -52,7 +45,6 @@ from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.server.loop.wall_waits import WallTimer
 from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.queue_tail import QueueTail
@@ -65,13 +57,11 @@ from rockhopper.protocol.properties import (
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_UNIQUE_KEY,
 )
-from rockhopper.tasks import run_in_background
 
 log = structlog.get_logger("broker.timers")
 
 TURN_S = 0.004
 RETRY_S = 1.0
-SAVE_INTERVAL_S = 5.0
 IDLE_MS = 60_000
 
 
@@ -141,7 +131,7 @@ class TimerState(State):
 
     async def save(self) -> None:
         """Save index and checkpoint."""
-        await self.timers.save()
+        await self.timers.saver.save()
 
     async def leave(self) -> None:
         """Index the rest of the queue, save, and close the files. Raises OSError."""
@@ -191,18 +181,13 @@ class Timers(Part):
         self._long_polling = long_polling
         self._now_ms = now_ms
         layout = store.opened.layout
-        self._checkpoint = CheckpointFile(
-            layout.own / "timers" / "checkpoint.json", layout.quarantine
-        )
-        self._timer_check_path = layout.config / "timercheck"
-        self._java_paths = layout.timer_wheel, layout.timer_log
         self.index = TimerIndex(layout.own / "timers" / "slots", layout.quarantine)
-        files = self.index.files
-        self._sync = JournalSync(files)
+        self._sync = JournalSync(self.index.files)
         self.queue = TimerQueue(store, self.index, precision_ms=config.timer_precision_ms)
         self.delivery = TimerDelivery(
             store, topics, stats, self.index, self.queue, channels, now_ms=now_ms
         )
+        self.saver = TimerSaver(store, self.index, self.queue, self.delivery, now_ms=now_ms)
         live = config.store.live
         self.rolling = Rolling(
             store,
@@ -215,10 +200,6 @@ class Timers(Part):
         self.on_import: list[Callable[[], None]] = []
         """Called if RocketMQ may have written to the queue, before its messages are imported."""
         self._timer = WallTimer(now_ms)
-        self._saved: CheckpointChange | None = None
-        self._timer_checks: tuple[int, ...] = ()
-        self._save_timer: asyncio.TimerHandle | None = None
-        self.saving: asyncio.Task[None] | None = None
         self._is_parked = False
         self._is_failing = False
         self._is_running = False
@@ -331,9 +312,7 @@ class Timers(Part):
         Raises:
             OSError: files cannot be read or written.
         """
-        check, crc = java_files.load_timer_check(self._timer_check_path)
-        checkpoint = self._checkpoint.load()
-        self._timer_checks = (crc,)
+        checkpoint, check, is_ours = self.saver.load()
         low, high = self.queue.range
         noted, slot = self.index.noted()
         settled = 0 if checkpoint is None else checkpoint.settled_log_offset
@@ -343,13 +322,13 @@ class Timers(Part):
             if slot is not None:
                 log.error("a timer file is damaged or missing: rebuilding all timers", slot=slot)
                 checkpoint = None
-        if checkpoint is None or crc not in checkpoint.timer_checks:
+        if checkpoint is None or not is_ours:
             for listener in self.on_import:
                 listener()
             notes = [note for number in sorted(noted) for note in noted[number]]
             delivered = {offset for offset, _ in self.delivery.written(notes, settled)}
             # Without a checkpoint, a kill during the import makes the next start repeat it.
-            self._checkpoint.remove()
+            self.saver.remove_checkpoint()
             self.index.files.wipe()
             import_queue(self._store, self.queue, self.index, check, self._now_ms(), delivered)
         else:
@@ -359,7 +338,7 @@ class Timers(Part):
             self.queue.offset = max(end, low)
             while self.queue.follow():
                 pass
-        self.save_now()
+        self.saver.save_now()
         self._is_open = True
 
     def start(self) -> None:
@@ -371,9 +350,7 @@ class Timers(Part):
         """Stop all deliveries."""
         self._is_running = False
         self._timer.cancel()
-        if self._save_timer is not None:
-            self._save_timer.cancel()
-            self._save_timer = None
+        self.saver.stop()
 
     def purge(self) -> None:
         """Skip all waiting messages.
@@ -404,33 +381,16 @@ class Timers(Part):
         if not self._is_open:
             return
         self._is_open = False
-        if self.saving is not None:
-            await asyncio.gather(self.saving, return_exceptions=True)
+        await self.saver.finish()
         await self._sync.close()
         await last_flush(self._store, self.delivery.last_end)
         if self._store.failure is None:
             try:
-                self._leave_to_rocketmq()
-                self.save_now()
+                self.saver.leave_to_rocketmq()
+                self.saver.save_now()
             except OSError as error:
                 log.error("the timers could not be saved", reason=str(error))
         self.index.close()
-
-    def _leave_to_rocketmq(self) -> None:
-        """Write a timercheck that lets RocketMQ read the queue from the oldest pending message."""
-        low, high = self.queue.range
-        if high == 0:
-            return
-        oldest = self.index.min_offset
-        start = self.queue.offset if oldest is None else max(oldest, low)
-        now_ms = self._now_ms()
-        check = java_files.TimerCheck(now_ms - now_ms % 1000, 0, start, start, 0, now_ms, 1)
-        data = java_files.encode_timer_check(check)
-        self._timer_checks = (*self._timer_checks[-1:], java_files.crc(data))
-        self.save_now()
-        java_files.remove_wheel(*self._java_paths)
-        java_files.save_timer_check(self._timer_check_path, data)
-        self._timer_checks = self._timer_checks[-1:]
 
     def follow(self) -> bool:
         """Index a part of the queue; return whether there may be more. Raises OSError.
@@ -460,17 +420,10 @@ class Timers(Part):
         self.delivery.passed_elsewhere(log_end)
         self.queue.offset = queue_offset
 
-    async def save(self) -> None:
-        """Save index and checkpoint in a thread, unless that is under way, and wait for it."""
-        if self.saving is None:
-            self._begin_to_save()
-        if self.saving is not None:
-            await asyncio.shield(self.saving)
-
     def leave(self) -> None:
         """Save, and close the files; blocks. Raises OSError."""
         self._is_open = False
-        self.save_now()
+        self.saver.save_now()
         self.index.close()
 
     def _wake_soon(self) -> None:
@@ -500,11 +453,11 @@ class Timers(Part):
             self._wake_soon()
             return
         self._await_arrival()
-        self._save_soon()
+        self.saver.save_soon()
         next_ms = self.index.next_ms
         if next_ms is None:
             next_ms = self._now_ms() + IDLE_MS
-            if self._is_parked and not self.index.waiting and self._is_saved():
+            if self._is_parked and not self.index.waiting and self.saver.is_saved:
                 return
         self._timer.arm(next_ms, self._run)
 
@@ -529,76 +482,3 @@ class Timers(Part):
         """Look at the queue, which has another message."""
         self._is_parked = False
         self._wake_soon()
-
-    def _is_saved(self) -> bool:
-        saved = self._saved
-        return (
-            saved is not None
-            and saved.indexed_offset == self.queue.offset
-            and self.index.is_empty
-            and not self.index.files.over
-            and self.delivery.last_end <= self._store.log.flushed_offset
-        )
-
-    def _save_soon(self) -> None:
-        if self._save_timer is None and self.saving is None and not self._is_saved():
-            loop = asyncio.get_running_loop()
-            self._save_timer = loop.call_later(SAVE_INTERVAL_S, self._begin_to_save)
-
-    def _begin_to_save(self) -> None:
-        self._save_timer = None
-        if self._store.failure is None:
-            self.saving = run_in_background(self._save_in_thread(), "saving the timers")
-
-    async def _save_in_thread(self) -> None:
-        try:
-            checkpoint, paths = self._next_checkpoint(), self.index.files.take_unsynced()
-            try:
-                over = self.index.files.over
-                if paths or over or self._is_news(checkpoint):
-                    await asyncio.to_thread(self._save, checkpoint, paths)
-                    self._saved = checkpoint
-                self.index.files.drop_notes(over)
-                self._drop_finished(checkpoint)
-            except OSError as error:
-                self.index.files.unsynced_again(paths)
-                self.index.files.changed_again(checkpoint.slots)
-                log.error("the timers could not be saved", reason=str(error))
-        finally:
-            self.saving = None
-
-    def _is_news(self, checkpoint: CheckpointChange) -> bool:
-        before = self._saved
-        return bool(checkpoint.slots) or before is None or checkpoint[:3] != before[:3]
-
-    def _next_checkpoint(self) -> CheckpointChange:
-        return CheckpointChange(
-            self.queue.offset,
-            self.delivery.settled_log_offset(),
-            self._timer_checks,
-            self.index.files.take_changed(),
-        )
-
-    def _save(self, checkpoint: CheckpointChange, paths: list[Path]) -> None:
-        disk.sync_paths(paths)
-        disk.sync_directory(self.index.files.directory)
-        self._checkpoint.save(checkpoint)
-
-    def save_now(self) -> None:
-        checkpoint, over = self._next_checkpoint(), self.index.files.over
-        try:
-            self._save(checkpoint, self.index.files.take_unsynced())
-        except OSError:
-            self.index.files.changed_again(checkpoint.slots)
-            raise
-        self._saved = checkpoint
-        self.index.files.drop_notes(over)
-        self._drop_finished(checkpoint)
-
-    def _drop_finished(self, checkpoint: CheckpointChange) -> None:
-        """Delete the files of slots that are no longer needed."""
-        for number in self.index.finished(self._now_ms()):
-            if self.index.end_offset(number) > checkpoint.indexed_offset:
-                continue
-            if self.delivery.is_settled(number):
-                self.index.drop(number)

@@ -1,5 +1,6 @@
 """The checkpoint of the timers: read, copied, refused as nonsense, and held against its files."""
 
+import asyncio
 import errno
 import zlib
 from pathlib import Path
@@ -7,14 +8,22 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.kernel.scheduled.timers.checkpoint import (
+    SAVE_INTERVAL_S,
     CheckpointChange,
     CheckpointFile,
     TimerCheckpoint,
+    TimerSaver,
     damaged_slot,
 )
 from rockhopper.broker.kernel.scheduled.timers.entries import ENTRY, TimerEntry
+from rockhopper.broker.kernel.scheduled.timers.java_files import (
+    TimerCheck,
+    encode_timer_check,
+    load_timer_check,
+)
 from rockhopper.broker.kernel.tables.json_table import JOURNALED_FROM_BYTES
 from rockhopper.broker.kernel.tables.table_journal import TableJournal
+from tests.support.timer_rig import START_MS, TimerRig
 
 CHECKPOINT = TimerCheckpoint(1, 2, (3, 4), {5: 40}, {5: 9}, {5: 8})
 CHANGE = CheckpointChange(1, 2, (3, 4), {5: (40, 9, 8)})
@@ -181,3 +190,69 @@ def test_a_change_that_was_not_saved_is_in_the_next(
     found = opened(path).load()
     assert found is not None
     assert (found.indexed_offset, found.slot_bytes[5], found.slot_bytes[6]) == (3, 80, 80)
+
+
+def saver_of(rig: TimerRig) -> TimerSaver:
+    return rig.broker.kernel.scheduled.timers.saver
+
+
+def test_nothing_is_written_until_a_while_after_the_first_message(rig: TimerRig) -> None:
+    rig.start()
+    path = rig.root / "rockhopper" / "timers" / "checkpoint.json"
+    before = path.read_bytes()
+    rig.send({"TIMER_DELIVER_MS": str(START_MS + 60_000)})
+    rig.wait(SAVE_INTERVAL_S - 1)
+    assert not saver_of(rig).is_saved
+    assert path.read_bytes() == before
+    rig.save()
+    checkpoint, _, _ = saver_of(rig).load()
+    assert checkpoint is not None
+    assert checkpoint.indexed_offset == 1
+
+
+def test_two_saves_at_once_are_one(rig: TimerRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.start()
+    rig.send({"TIMER_DELIVER_MS": str(START_MS + 60_000)})
+    written: list[CheckpointChange] = []
+    monkeypatch.setattr(CheckpointFile, "save", lambda _, change: written.append(change))
+
+    async def save_twice() -> None:
+        saver = saver_of(rig)
+        await asyncio.gather(saver.save(), saver.save())
+        assert saver.running is None
+
+    rig.loop.run(save_twice())
+    assert len(written) == 1
+
+
+def test_stopped_it_saves_no_more(rig: TimerRig) -> None:
+    rig.start()
+    rig.send({"TIMER_DELIVER_MS": str(START_MS + 60_000)})
+    path = rig.root / "rockhopper" / "timers" / "checkpoint.json"
+    before = path.read_bytes()
+    saver_of(rig).stop()
+    rig.loop.advance(SAVE_INTERVAL_S * 2)
+    assert saver_of(rig).running is None
+    assert path.read_bytes() == before
+
+
+def test_a_timercheck_of_rocketmq_is_told_from_our_own(rig: TimerRig) -> None:
+    rig.start()
+    rig.send({"TIMER_DELIVER_MS": str(START_MS + 60_000)})
+    rig.restart()
+    path = rig.root / "config" / "timercheck"
+    check, _ = load_timer_check(path)
+    assert check is not None
+    assert check.queue_offset == 0, "RocketMQ would read the message that waits"
+    assert saver_of(rig).load()[2]
+    path.write_bytes(encode_timer_check(TimerCheck(START_MS, 0, 1, 1)))
+    checkpoint, theirs, is_ours = saver_of(rig).load()
+    assert checkpoint is not None
+    assert theirs == TimerCheck(START_MS, 0, 1, 1)
+    assert not is_ours
+
+
+def test_without_its_checkpoint_the_next_start_imports(rig: TimerRig) -> None:
+    rig.start()
+    saver_of(rig).remove_checkpoint()
+    assert saver_of(rig).load() == (None, None, False)
