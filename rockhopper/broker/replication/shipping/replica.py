@@ -42,15 +42,12 @@ from rockhopper.broker.replication.shipping.disk_actions import DiskAction, Disk
 from rockhopper.broker.replication.shipping.engine_health import EngineHealth
 from rockhopper.broker.replication.shipping.incarnation import Incarnation
 from rockhopper.broker.replication.shipping.link import Link
-from rockhopper.broker.replication.shipping.links import Links
 from rockhopper.broker.replication.shipping.membership import Membership
-from rockhopper.broker.replication.shipping.refusals import Refusals
+from rockhopper.broker.replication.shipping.open_links import OpenLinks
 from rockhopper.broker.replication.shipping.replica_log import AwayError, ReplicaLog
 from rockhopper.broker.replication.shipping.role_log import RoleLog
 from rockhopper.broker.replication.shipping.streams import Streams
-from rockhopper.broker.server.listening.listener import Listener
 from rockhopper.broker.store.files.errors import StoreError
-from rockhopper.protocol.addresses import join_address
 from rockhopper.tasks import start_task
 
 log = structlog.get_logger("broker.ha")
@@ -60,7 +57,6 @@ ANNOUNCE_LOOK_S = 1.0
 ANNOUNCE_INTERVAL_S = 7.0
 ANNOUNCE_AGAIN_S = 2.0
 ENGINE_PAUSE_S = 0.5
-FAREWELL_TIMEOUT_S = 0.2
 ENGINE_FAREWELL_TIMEOUT_S = 1.0
 
 
@@ -94,12 +90,6 @@ class ReplicaOwner(Protocol):
         """Take no part: a bug has stopped replication, and only a restart helps."""
 
 
-def _is_replaced(hello: Hello, view: SetView) -> bool:
-    """Return whether another process is announced under the id of the greeting replica."""
-    member = view.members.get(hello.replica.id)
-    return member is not None and member.incarnation != hello.incarnation
-
-
 class RunningReplica:
     """One replica of a set, from ``start`` to ``close``."""
 
@@ -115,7 +105,6 @@ class RunningReplica:
         wall: Callable[[], int] = wall_ms,
     ) -> None:
         """*keeping* must already have counted this start."""
-        self.ha_address = ""
         self._membership = membership
         self._log = replica_log
         self._replica_disk = replica_disk
@@ -123,11 +112,9 @@ class RunningReplica:
         self._owner = owner
         self._timing = timing or Timing()
         self._now_ms = now
-        self._links = Links(membership.facts, membership.gate, membership.outgoing)
-        self._open: dict[int, Link] = {}
+        self._links = OpenLinks(membership, self, now)
         self._streams = Streams(replica_log, self._beat)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._taken: dict[asyncio.Task[Any], Link] = {}
         self._disk_actions = DiskActions(replica_disk, replica_log, now)
         self._me = Replica(membership.id, replica_disk.store)
         self._identity = Incarnation(
@@ -138,18 +125,13 @@ class RunningReplica:
             secrets.token_hex(4),
         )
         self._incarnation = str(self._identity)
-        self._greeted_as: dict[int, Hello] = {}
-        """The greeting of each open connection from a follower."""
         self._seen_view: SetView | None = None
         """The last view read before this replica joined the set."""
         self.second_because = ""
         """Why this replica stays out: another process has the same id. Blank if none has."""
-        self._server: Listener | None = None
         self.engine_health = EngineHealth(now)
         self.clock = ClockDifference(now, wall)
         self._complaints = Complaints()
-        self._refusals = Refusals(now)
-        self._is_closing = False
         self._machine: Machine | None = None
         self._replaced = asyncio.Event()
 
@@ -165,6 +147,11 @@ class RunningReplica:
         return self._machine is not None
 
     @property
+    def ha_address(self) -> str:
+        """The address for other replicas; available from ``start`` on."""
+        return self._links.address
+
+    @property
     def disk_problem(self) -> str:
         """Why this replica's durable state cannot be written now; the write is being retried."""
         return self._disk_actions.problem
@@ -178,7 +165,7 @@ class RunningReplica:
     def notes(self) -> list[str]:
         """Temporary conditions of this replica for an operator, besides alarms."""
         second = [self.second_because] if self.second_because else []
-        return second + self._refusals.sentences
+        return second + self._links.refusals.sentences
 
     @property
     def takes_sends(self) -> bool:
@@ -210,9 +197,7 @@ class RunningReplica:
         """
         membership, replica_disk = self._membership, self._replica_disk
         await self._disk_actions.complete_truncation()
-        self._server = await self._links.listen(membership.host, membership.ha_port, self)
-        port = self._server.port
-        self.ha_address = join_address(membership.ha_host, port)
+        await self._links.listen()
         self._machine = Machine(
             ReplicaState(
                 self._me,
@@ -236,6 +221,7 @@ class RunningReplica:
             replicas_after_power_cut=membership.replicas_after_power_cut,
         )
         self._disk_actions.attach(self._machine)
+        self._links.attach(self._machine)
         self._role_log = RoleLog(self._machine)
         self._spawn(self._take_part())
 
@@ -245,15 +231,11 @@ class RunningReplica:
         With *is_store_closed*, this process withdraws its announcement, so that its successor on
         another machine need not wait. An engine that does not answer delays this by one second.
         """
-        self._is_closing = True
-        if self._server:
-            self._server.close()
-        for link in self._open.values():
-            link.close()
+        self._links.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._end_taken()
+        await self._links.wait_closed()
         answers = True
         if self._machine and (term := self._machine.term):
             leader = Leader(self._me.id, self._incarnation, term.epoch)
@@ -279,40 +261,31 @@ class RunningReplica:
             return False
         return True
 
-    async def _end_taken(self) -> None:
-        """Wait for accepted connections to end; abort those whose peer does not read."""
-        taken = dict(self._taken)
-        if taken:
-            await asyncio.wait(taken, timeout=FAREWELL_TIMEOUT_S)
-        for link in taken.values():
-            link.abort()
-        await asyncio.gather(*taken, return_exceptions=True)
-
     def wrote(self) -> None:
         """Report the log's end to the machine; a master also sends new data to its followers."""
         self.machine.wrote(self._log.end_offset, self._log.acknowledgeable_offset)
-        self._perform()
+        self.perform()
         self._streams.wrote()
 
     def hand_over(self, replica_id: int) -> None:
         """See Machine."""
         self.machine.hand_over(replica_id)
-        self._perform()
+        self.perform()
 
     def step_down(self, why: str) -> None:
         """See Machine."""
         self.machine.step_down(why, self._now_ms())
-        self._perform()
+        self.perform()
 
     def lead_by_operator(self) -> None:
         """See Machine."""
         self.machine.lead_by_operator(self._now_ms())
-        self._perform()
+        self.perform()
 
     def reseed(self) -> None:
         """See Machine."""
         self.machine.reseed()
-        self._perform()
+        self.perform()
 
     # Membership.
 
@@ -381,9 +354,8 @@ class RunningReplica:
     def _leave_to_other(self) -> None:
         """Stop receiving and acknowledging under an id that another process has."""
         self.machine.yield_to_other(self._now_ms())
-        self._perform()
-        for link in list(self._open.values()):
-            link.close()
+        self.perform()
+        self._links.close_all()
 
     async def _tell_of_start(self, *, is_copy: bool) -> None:
         replica_disk = self._replica_disk
@@ -415,22 +387,16 @@ class RunningReplica:
                 self._stay_out(member.incarnation)
                 self._replaced.set()
                 return
-            self._close_replaced(view)
+            self._links.close_replaced(view)
             self._look_at_log()
             self.machine.saw(view, self._now_ms())
-            self._perform()
-
-    def _close_replaced(self, view: SetView) -> None:
-        for number, hello in list(self._greeted_as.items()):
-            if _is_replaced(hello, view) and (link := self._open.get(number)):
-                log.warning("another process took over a follower's id", id=hello.replica.id)
-                link.close()
+            self.perform()
 
     async def _tick(self) -> None:
         while True:
             self._look_at_log()
             self.machine.tick(self._now_ms())
-            self._perform()
+            self.perform()
             await asyncio.sleep(TICK_S)
 
     async def _announce(self) -> None:
@@ -460,7 +426,7 @@ class RunningReplica:
             self._me,
             self._incarnation,
             address=self._membership.address,
-            ha_address=self.ha_address,
+            ha_address=self._links.address,
             last_epoch=epochs[-1].number if epochs else 0,
             log_end=replica_state.log_end,
             is_clean=replica_state.is_clean,
@@ -473,37 +439,11 @@ class RunningReplica:
 
     # Connections.
 
-    def connected(self, link: Link) -> None:
-        """See LinkAcceptor."""
-        if self._is_closing:
-            link.abort()
-            return
-        task = start_task(self._accepted(link))
-        self._taken[task] = link
-        task.add_done_callback(self._taken.pop)
-        task.add_done_callback(self._ended)
-
-    async def _accepted(self, link: Link) -> None:
-        try:
-            hello = await self._links.greeted(link)
-        except (WireError, TimeoutError) as error:
-            self._refused(link, str(error) or "it did not greet in time")
-            return
-        if why := self._why_not(hello):
-            link.send(wire.encode(Refused(0, why)))
-            link.close()
-            self._refused(link, why)
-            return
-        self._refusals.clear(link.host)
-        self._open[link.number] = link
-        self._greeted_as[link.number] = hello
+    def greeted(self, link: Link, hello: Hello) -> None:
+        """See LinkOwner."""
         self._look_at_log()
         self.machine.received(link.number, hello, self._now_ms())
-        self._perform()
-        await self._serve(link)
-
-    def _refused(self, link: Link, why: str) -> None:
-        self._refusals.note("a peer was refused", link.host, why)
+        self.perform()
 
     def _look_at_log(self) -> None:
         """Update the log's start.
@@ -513,62 +453,13 @@ class RunningReplica:
         replica_state = self.machine.replica_state
         replica_state.log_start, replica_state.is_away = self._log.start_offset, self._log.is_away
 
-    def _why_not(self, hello: Hello) -> str:
-        """Return why a correctly greeted replica is refused; empty if it is accepted."""
-        if hello.replica.id == self._me.id:
-            return f"two replicas have the id {self._me.id} (haReplicaId)"
-        view = self.machine.view
-        if view and _is_replaced(hello, view):
-            return f"another process is replica {hello.replica.id}: was its disk copied?"
-        if self._membership.facts.secret:
-            return ""
-        announced = {member.incarnation for member in view.members.values()} if view else set()
-        if hello.incarnation in announced:
-            return ""
-        return "without a secret (haSecretFile) only announced replicas are accepted"
-
-    async def _connect(self, replica_id: int) -> None:
-        view = self.machine.view
-        member = view.members.get(replica_id) if view else None
-        following = self.machine.following
-        try:
-            if member is None:
-                raise WireError("it has not announced itself")
-            if member.replica != following.master:
-                raise WireError("its store is not the one that was elected")
-            link = await self._links.greet(member.ha_address, self._hello)
-        except ConnectionRefusedError:
-            following.not_opened(replica_id, self._now_ms(), is_refused=True)
-            self._perform()
-            return
-        except (WireError, OSError, TimeoutError) as error:
-            self._refusals.note(
-                "the master cannot be reached", f"replica {replica_id}", str(error) or "no answer"
-            )
-            following.not_opened(replica_id, self._now_ms(), is_refused=False)
-            self._perform()
-            return
-        self._open[link.number] = link
-        following.opened(link.number, replica_id, self._now_ms())
-        self._perform()
-        await self._serve(link)
-
-    def _hello(self) -> Hello:
-        return self.machine.following.hello()
-
-    async def _serve(self, link: Link) -> None:
-        try:
-            await link.frames(self)
-        except WireError as error:
-            log.warning("a replica sent an invalid frame", peer=link.peer, reason=str(error))
-        finally:
-            link.close()
-            self._streams.closed(link.number)
-            self._greeted_as.pop(link.number, None)
-            if self._open.pop(link.number, None) and not self._is_closing:
-                self.machine.closed(link.number, self._now_ms())
-                self._forget_torn()
-                self._perform()
+    def lost(self, link: Link, *, is_news: bool) -> None:
+        """See LinkOwner."""
+        self._streams.closed(link.number)
+        if is_news:
+            self.machine.closed(link.number, self._now_ms())
+            self._forget_torn()
+            self.perform()
 
     def _forget_torn(self) -> None:
         """Drop an incomplete record: without a master its rest does not come."""
@@ -577,7 +468,7 @@ class RunningReplica:
 
     def received(self, link: Link, frame: wire.Frame) -> None:
         """See FrameReceiver."""
-        if link.number not in self._open:
+        if link.number not in self._links.by_number:
             return
         match frame:
             case wire.LogData():
@@ -587,7 +478,7 @@ class RunningReplica:
             case _:
                 self._look_at_answer(link, frame)
                 self.machine.received(link.number, frame, self._now_ms())
-        self._perform()
+        self.perform()
 
     def _look_at_answer(self, link: Link, frame: wire.Frame) -> None:
         """Record the master's time, and its refusal or acceptance of this replica."""
@@ -599,9 +490,9 @@ class RunningReplica:
             if frame.sent_at_ms:
                 self.clock.beat(frame.sent_at_ms)
         elif isinstance(frame, Welcome):
-            self._refusals.clear(master)
+            self._links.refusals.clear(master)
         elif isinstance(frame, Refused) and not frame.voted_epoch:
-            self._refusals.note("the master refuses this replica", master, frame.why)
+            self._links.refusals.note("the master refuses this replica", master, frame.why)
 
     def _take(self, link: Link, data: wire.LogData) -> None:
         if not self.machine.takes(link.number, data.beat.epoch):
@@ -630,7 +521,8 @@ class RunningReplica:
 
     # Actions.
 
-    def _perform(self) -> None:
+    def perform(self) -> None:
+        """See LinkOwner."""
         todo = self.machine.actions
         while todo:
             taken, todo[:] = list(todo), []
@@ -644,15 +536,14 @@ class RunningReplica:
             case actions.SendMessage():
                 self._send(action)
             case actions.Close():
-                if link := self._open.pop(action.link, None):
-                    link.close()
+                if self._links.close_link(action.link):
                     self._forget_torn()
             case actions.Confirm():
                 self._owner.confirm(action.offset)
             case actions.Lead() | actions.Resign() | actions.Release() | actions.Alarm():
                 self._change_role(action)
             case actions.Open():
-                self._spawn(self._connect(action.replica_id))
+                self._spawn(self._links.connect(action.replica_id))
             case actions.StreamLog():
                 self._spawn(self._stream(action))
             case actions.Campaign() | actions.Alter() | actions.Renew() | actions.Read():
@@ -661,7 +552,7 @@ class RunningReplica:
                 self._spawn(self._write(action))
 
     def _send(self, action: actions.SendMessage) -> None:
-        link, message = self._open.get(action.link), action.message
+        link, message = self._links.by_number.get(action.link), action.message
         if link is None or isinstance(message, Hello):
             return
         if isinstance(message, Beat):
@@ -713,7 +604,7 @@ class RunningReplica:
                         machine.saw(view, self._now_ms())
                 except EngineError as error:
                     log.warning("the engine does not answer", reason=str(error))
-        self._perform()
+        self.perform()
 
     async def _release(self, epoch: int) -> None:
         try:
@@ -723,10 +614,10 @@ class RunningReplica:
 
     async def _write(self, action: DiskAction) -> None:
         await self._disk_actions.perform(action)
-        self._perform()
+        self.perform()
 
     async def _stream(self, action: actions.StreamLog) -> None:
-        if link := self._open.get(action.link):
+        if link := self._links.by_number.get(action.link):
             try:
                 await self._streams.serve(link, action.start_offset, action.epoch)
             except (StoreError, OSError) as error:
@@ -742,10 +633,11 @@ class RunningReplica:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = start_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self.task_ended)
         return task
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def task_ended(self, task: "asyncio.Task[None]") -> None:
+        """See LinkOwner."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
             if self._machine:
