@@ -13,6 +13,7 @@ import structlog
 
 from rockhopper.broker.server.listening.outgoing import PLAIN, Outgoing
 from rockhopper.broker.server.listening.socket_names import socket_address
+from rockhopper.broker.server.remoting.pending_calls import PendingCalls
 from rockhopper.protocol.addresses import is_loopback, split_address
 from rockhopper.protocol.codes import (
     FLAG_ONEWAY,
@@ -160,8 +161,7 @@ class _LinkProtocol(asyncio.Protocol):
     def __init__(self, owner: LinkOwner | None) -> None:
         self._owner = owner
         self._decoder = FrameDecoder()
-        self._calls: dict[int, asyncio.Future[Command]] = {}
-        self._opaque = 0
+        self._calls = PendingCalls()
         self._transport: asyncio.Transport | None = None
         self._is_closed_by_us = False
         self.is_lost = False
@@ -178,10 +178,7 @@ class _LinkProtocol(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_lost = True
-        for call in self._calls.values():
-            if not call.done():
-                call.set_exception(ConnectionResetError("it closed the connection"))
-        self._calls.clear()
+        self._calls.fail("it closed the connection")
         if not self._is_closed_by_us and self._owner is not None:
             self._owner.link_lost()
 
@@ -189,13 +186,10 @@ class _LinkProtocol(asyncio.Protocol):
         try:
             for serialize_type, header, body in self._decoder.feed(data):
                 command = decode_header(serialize_type, header, body)
-                if not command.is_response:
-                    if self._owner is not None:
-                        self._owner.request_received(command)
-                    continue
-                call = self._calls.pop(command.opaque, None)
-                if call is not None and not call.done():
-                    call.set_result(command)
+                if command.is_response:
+                    self._calls.resolve(command)
+                elif self._owner is not None:
+                    self._owner.request_received(command)
             if self._decoder.error is not None:
                 raise self._decoder.error
         except ProtocolError:
@@ -205,22 +199,19 @@ class _LinkProtocol(asyncio.Protocol):
 
     def tell(self, code: int, ext: dict[str, str]) -> None:
         if self._transport is not None:
-            self._opaque += 1
-            command = _command(code, self._opaque, ext, flag=FLAG_ONEWAY)
+            command = _command(code, self._calls.next_opaque(), ext, flag=FLAG_ONEWAY)
             self._transport.write(encode_command(command))
 
     async def call(self, code: int, ext: dict[str, str], body: bytes) -> Command:
         if self.is_lost or self._transport is None:
             raise ConnectionResetError("it closed the connection")
-        self._opaque += 1
-        opaque = self._opaque
-        future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
-        self._calls[opaque] = future
+        opaque = self._calls.next_opaque()
+        response = self._calls.expect(opaque)
         self._transport.write(encode_command(_command(code, opaque, ext, body)))
         try:
-            return await future
+            return await response
         finally:
-            self._calls.pop(opaque, None)
+            self._calls.forget(opaque)
 
     def close(self) -> None:
         self._is_closed_by_us = True

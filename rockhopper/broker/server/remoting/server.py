@@ -35,6 +35,7 @@ from rockhopper.broker.server.loop.fair_scheduler import (
 )
 from rockhopper.broker.server.remoting.half_frames import HalfFrames
 from rockhopper.broker.server.remoting.notices import request_of
+from rockhopper.broker.server.remoting.pending_calls import PendingCalls
 from rockhopper.broker.server.remoting.sweeping import sweep_connections
 from rockhopper.broker.users.access import AccessRules
 from rockhopper.broker.users.peer import USERS, ConnectionAddresses, Notice, Peer, Principal
@@ -75,7 +76,6 @@ class RemotingConnection(asyncio.Protocol):
     __slots__ = (
         "_calls",
         "_loop",
-        "_next_opaque",
         "_outbox",
         "_scheduler",
         "_served_in_round",
@@ -110,8 +110,7 @@ class RemotingConnection(asyncio.Protocol):
         self._served_in_round = -1
         self.is_waiting = False
         """Whether a later round serves received frames; nothing is read meanwhile."""
-        self._calls: dict[int, asyncio.Future[Command]] = {}
-        self._next_opaque = 0
+        self._calls = PendingCalls()
         self._outbox: list[bytes] = []
         self._transport: asyncio.Transport | None = None
         self.attributes: dict[str, object] = {}
@@ -144,10 +143,7 @@ class RemotingConnection(asyncio.Protocol):
         self.closed = True
         self.backlog = []
         self.server.forget(self)
-        for call in self._calls.values():
-            if not call.done():
-                call.set_exception(ConnectionResetError(f"{self.peer} closed the connection"))
-        self._calls.clear()
+        self._calls.fail(f"{self.peer} closed the connection")
         for callback in self.on_close:
             callback(self)
         self.on_close.clear()
@@ -362,12 +358,9 @@ class RemotingConnection(asyncio.Protocol):
 
     def send_request(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> None:
         """Send a oneway request to the client."""
-        self._next_opaque += 1
-        self.write(
-            encode_command(
-                Command(code=code, opaque=self._next_opaque, flag=FLAG_ONEWAY, ext=ext, body=body)
-            )
-        )
+        opaque = self._calls.next_opaque()
+        command = Command(code=code, opaque=opaque, flag=FLAG_ONEWAY, ext=ext, body=body)
+        self.write(encode_command(command))
 
     async def call(
         self, code: int, ext: dict[str, str] | None, body: bytes, timeout_s: float
@@ -380,22 +373,18 @@ class RemotingConnection(asyncio.Protocol):
         """
         if self.closed:
             raise ConnectionResetError(f"{self.peer} closed the connection")
-        self._next_opaque += 1
-        opaque = self._next_opaque
-        future: asyncio.Future[Command] = self._loop.create_future()
-        self._calls[opaque] = future
+        opaque = self._calls.next_opaque()
+        response = self._calls.expect(opaque)
         self.write(encode_command(Command(code=code, opaque=opaque, ext=ext, body=body)))
         try:
             async with asyncio.timeout(timeout_s):
-                return await future
+                return await response
         finally:
-            self._calls.pop(opaque, None)
+            self._calls.forget(opaque)
 
     def response_received(self, command: Command) -> None:
         """Match a response to the pending call; ignore a late one."""
-        call = self._calls.pop(command.opaque, None)
-        if call is not None and not call.done():
-            call.set_result(command)
+        self._calls.resolve(command)
 
 
 class _OpenPort:
