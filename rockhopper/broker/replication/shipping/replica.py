@@ -1,12 +1,11 @@
 """A running replica: passes events to its machine and performs the machine's actions.
 
 All calls of the machine are made in the event loop's thread. ``DiskActions`` performs the disk
-writes that the machine waits for. Requests to the engine are tasks.
+writes that the machine waits for, ``OpenLinks`` holds the connections, and ``SetPresence`` the
+engine's entry of this replica. Requests to the engine are tasks.
 """
 
 import asyncio
-import contextlib
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
@@ -20,32 +19,20 @@ from rockhopper.broker.replication.election.epochs import cut
 from rockhopper.broker.replication.election.machine import Machine
 from rockhopper.broker.replication.election.messages import Beat, Hello, Refused, Welcome
 from rockhopper.broker.replication.election.replica_disk import COPIED, RESTORED, ReplicaDisk
-from rockhopper.broker.replication.election.replica_set import (
-    Announcement,
-    Leader,
-    Replica,
-    SetView,
-    SwapOutcome,
-)
+from rockhopper.broker.replication.election.replica_set import Announcement, SetView, SwapOutcome
 from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
 from rockhopper.broker.replication.election.wire import WireError
-from rockhopper.broker.replication.engines.consensus.complaints import Complaints
-from rockhopper.broker.replication.engines.engine import (
-    ENDED_AFTER_MS,
-    MEMBER_LEASE_MS,
-    Engine,
-    EngineError,
-)
+from rockhopper.broker.replication.engines.engine import Engine, EngineError
 from rockhopper.broker.replication.shipping.clock_difference import ClockDifference
 from rockhopper.broker.replication.shipping.disk_actions import DiskAction, DiskActions
 from rockhopper.broker.replication.shipping.engine_health import EngineHealth
-from rockhopper.broker.replication.shipping.incarnation import Incarnation
 from rockhopper.broker.replication.shipping.link import Link
 from rockhopper.broker.replication.shipping.membership import Membership
 from rockhopper.broker.replication.shipping.open_links import OpenLinks
 from rockhopper.broker.replication.shipping.replica_log import AwayError, ReplicaLog
 from rockhopper.broker.replication.shipping.role_log import RoleLog
+from rockhopper.broker.replication.shipping.set_presence import SetPresence
 from rockhopper.broker.replication.shipping.streams import Streams
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.tasks import start_task
@@ -54,9 +41,6 @@ log = structlog.get_logger("broker.ha")
 
 TICK_S = 0.05
 ANNOUNCE_LOOK_S = 1.0
-ANNOUNCE_INTERVAL_S = 7.0
-ANNOUNCE_AGAIN_S = 2.0
-ENGINE_PAUSE_S = 0.5
 ENGINE_FAREWELL_TIMEOUT_S = 1.0
 
 
@@ -104,7 +88,7 @@ class RunningReplica:
         now: Callable[[], int] = now_ms,
         wall: Callable[[], int] = wall_ms,
     ) -> None:
-        """*keeping* must already have counted this start."""
+        """*replica_disk* must already have counted this start."""
         self._membership = membership
         self._log = replica_log
         self._replica_disk = replica_disk
@@ -116,24 +100,12 @@ class RunningReplica:
         self._streams = Streams(replica_log, self._beat)
         self._tasks: set[asyncio.Task[None]] = set()
         self._disk_actions = DiskActions(replica_disk, replica_log, now)
-        self._me = Replica(membership.id, replica_disk.store)
-        self._identity = Incarnation(
-            membership.id,
-            replica_disk.store[:8],
-            replica_disk.starts,
-            replica_disk.place,
-            secrets.token_hex(4),
-        )
-        self._incarnation = str(self._identity)
-        self._seen_view: SetView | None = None
-        """The last view read before this replica joined the set."""
-        self.second_because = ""
-        """Why this replica stays out: another process has the same id. Blank if none has."""
         self.engine_health = EngineHealth(now)
+        self._presence = SetPresence(
+            membership.id, replica_disk, replica_log, engine, self.engine_health, now
+        )
         self.clock = ClockDifference(now, wall)
-        self._complaints = Complaints()
         self._machine: Machine | None = None
-        self._replaced = asyncio.Event()
 
     @property
     def machine(self) -> Machine:
@@ -157,9 +129,14 @@ class RunningReplica:
         return self._disk_actions.problem
 
     @property
+    def second_because(self) -> str:
+        """Why this replica stays out: another process has the same id. Blank if none has."""
+        return self._presence.second_because
+
+    @property
     def view(self) -> SetView | None:
         """The last view of the set, even if this replica has not joined it yet."""
-        return self.machine.view or self._seen_view
+        return self.machine.view or self._presence.seen_view
 
     @property
     def notes(self) -> list[str]:
@@ -200,8 +177,8 @@ class RunningReplica:
         await self._links.listen()
         self._machine = Machine(
             ReplicaState(
-                self._me,
-                self._incarnation,
+                self._presence.me,
+                self._presence.incarnation,
                 priority=membership.priority,
                 voted_epoch=replica_disk.voted_epoch,
                 epochs=replica_disk.epochs,
@@ -238,7 +215,7 @@ class RunningReplica:
         await self._links.wait_closed()
         answers = True
         if self._machine and (term := self._machine.term):
-            leader = Leader(self._me.id, self._incarnation, term.epoch)
+            leader = self._presence.leader(term.epoch)
             answers = await self._bid_farewell(self._engine.resign(leader))
         self._disk_actions.save_replicated_offset()
         self._disk_actions.close()
@@ -287,69 +264,21 @@ class RunningReplica:
         self.machine.reseed()
         self.perform()
 
-    # Membership.
+    # Taking part in the set.
 
     async def _take_part(self) -> None:
         while True:
-            is_copy = await self._wait_for_own_id()
-            await self._tell_of_start(is_copy=is_copy)
-            self._replaced.clear()
-            work = (self._watch(), self._announce(), self._tick())
+            is_copy = await self._presence.claim()
+            is_latest = await self._presence.count_start()
+            if (is_copy or not is_latest) and self._replica_disk.is_clean:
+                await self._disk_actions.mark_unclean(COPIED if is_copy else RESTORED)
+            is_replaced = asyncio.Event()
+            work = (self._watch(is_replaced), self._announce(), self._tick())
             tasks = [self._spawn(each) for each in work]
-            await self._replaced.wait()
+            await is_replaced.wait()
             for task in tasks:
                 task.cancel()
             self._leave_to_other()
-
-    async def _wait_for_own_id(self) -> bool:
-        """Wait while another process is announced as this replica, or leads as it.
-
-        Other replicas cannot distinguish a copy of a disk from the original, so one's
-        acknowledgements would count for the other's log. Return whether this disk is a copy: the
-        other process has written messages that are missing here, or its announcement lasted longer
-        than that of an ended process.
-        """
-        began_ms, other_end = self._now_ms(), 0
-        while True:
-            try:
-                self._seen_view = view = await self._engine.read()
-                other = self._other_in(view)
-                self.engine_health.answered()
-            except EngineError as error:
-                self.engine_health.announced(error)
-                self._complaints.tell("read", error)
-            else:
-                if not other:
-                    has_waited, self.second_because = bool(self.second_because), ""
-                    is_late = self._now_ms() - began_ms > ENDED_AFTER_MS
-                    return has_waited and (is_late or other_end > self._log.end_offset)
-                self._stay_out(other)
-                if self._me.id in view.members:
-                    other_end = max(other_end, view.members[self._me.id].log_end)
-            await asyncio.sleep(ENGINE_PAUSE_S)
-
-    def _other_in(self, view: SetView) -> str:
-        """Return another process with this replica's id, except predecessors of this one."""
-        member, leader = view.members.get(self._me.id), view.leader
-        held = [member.incarnation] if member else []
-        if leader and leader.id == self._me.id:
-            held.append(leader.incarnation)
-        return next((each for each in held if not self._identity.comes_after(each)), "")
-
-    def _stay_out(self, other: str) -> None:
-        if not self.second_because:
-            log.warning(
-                "another process is announced as this replica: waiting until it is gone",
-                id=self._me.id,
-                incarnation=self._incarnation,
-                other=other,
-            )
-        self.second_because = (
-            f"another process is announced as replica {self._me.id} ({other}): either an earlier "
-            "one whose machine was killed, or one on a copy of its disk. This process waits "
-            f"until the other has been gone for {MEMBER_LEASE_MS // 1000} s; if it still runs, "
-            "stop one of the two"
-        )
 
     def _leave_to_other(self) -> None:
         """Stop receiving and acknowledging under an id that another process has."""
@@ -357,40 +286,13 @@ class RunningReplica:
         self.perform()
         self._links.close_all()
 
-    async def _tell_of_start(self, *, is_copy: bool) -> None:
-        replica_disk = self._replica_disk
-        while True:
-            try:
-                is_latest = await self._engine.count_start(self._me, replica_disk.starts)
-                break
-            except EngineError as error:
-                self.engine_health.announced(error)
-                self._complaints.tell("count_start", error)
-                await self._see_whether_it_answers()
-                await asyncio.sleep(ENGINE_PAUSE_S)
-        self.engine_health.announced(None)
-        if (is_copy or not is_latest) and replica_disk.is_clean:
-            await self._disk_actions.mark_unclean(COPIED if is_copy else RESTORED)
-
-    async def _see_whether_it_answers(self) -> None:
-        """Distinguish an engine that refuses writes from one that is unreachable."""
-        with contextlib.suppress(EngineError):
-            await self._engine.read()
-            self.engine_health.answered()
-
-    async def _watch(self) -> None:
-        async for view in self._engine.watch():
-            self.engine_health.answered()
-            if (member := view.members.get(self._me.id)) and not self._identity.comes_after(
-                member.incarnation
-            ):
-                self._stay_out(member.incarnation)
-                self._replaced.set()
-                return
+    async def _watch(self, is_replaced: asyncio.Event) -> None:
+        async for view in self._presence.views():
             self._links.close_replaced(view)
             self._look_at_log()
             self.machine.saw(view, self._now_ms())
             self.perform()
+        is_replaced.set()
 
     async def _tick(self) -> None:
         while True:
@@ -400,31 +302,17 @@ class RunningReplica:
             await asyncio.sleep(TICK_S)
 
     async def _announce(self) -> None:
-        """Announce this replica periodically, and soon after a change of anything but its log."""
-        loop = asyncio.get_running_loop()
-        told, due_s = None, 0.0
         while True:
             self._disk_actions.save_replicated_offset()
-            member = self._announcement()
-            if loop.time() >= due_s or replace(member, log_end=0) != told:
-                try:
-                    await self._engine.announce(member)
-                    self.engine_health.announced(None)
-                    told = replace(member, log_end=0)
-                    due_s = loop.time() + ANNOUNCE_INTERVAL_S
-                except EngineError as error:
-                    self.engine_health.announced(error)
-                    self._complaints.tell("announce", error)
-                    await self._see_whether_it_answers()
-                    due_s = loop.time() + ANNOUNCE_AGAIN_S
+            await self._presence.announce(self._announcement())
             await asyncio.sleep(ANNOUNCE_LOOK_S)
 
     def _announcement(self) -> Announcement:
         replica_state = self.machine.replica_state
         epochs = cut(replica_state.epochs, replica_state.log_end)
         return Announcement(
-            self._me,
-            self._incarnation,
+            self._presence.me,
+            self._presence.incarnation,
             address=self._membership.address,
             ha_address=self._links.address,
             last_epoch=epochs[-1].number if epochs else 0,
@@ -581,7 +469,7 @@ class RunningReplica:
         machine, engine, asked_at_ms = self.machine, self._engine, self._now_ms()
         match action:
             case actions.Campaign():
-                me = Leader(self._me.id, self._incarnation, action.state.epoch)
+                me = self._presence.leader(action.state.epoch)
                 outcome, view = await engine.campaign(action, me)
                 self.engine_health.record_outcome(outcome)
                 machine.campaigned(outcome, view, self._now_ms())
@@ -591,7 +479,7 @@ class RunningReplica:
                 machine.altered(outcome, version, self._now_ms())
             case actions.Renew():
                 epoch = machine.term.epoch if machine.term else 0
-                me = Leader(self._me.id, self._incarnation, epoch)
+                me = self._presence.leader(epoch)
                 outcome = await engine.renew(me, action.version) if epoch else SwapOutcome.REFUSED
                 if epoch:
                     self.engine_health.renewed(outcome, asked_at_ms)
@@ -608,7 +496,7 @@ class RunningReplica:
 
     async def _release(self, epoch: int) -> None:
         try:
-            await self._engine.resign(Leader(self._me.id, self._incarnation, epoch))
+            await self._engine.resign(self._presence.leader(epoch))
         except EngineError as error:
             log.warning("the lease could not be released: it will expire", reason=str(error))
 

@@ -18,7 +18,7 @@ from rockhopper.broker.replication.election.replica_set import SwapOutcome
 from rockhopper.broker.replication.engines.engine import EngineError, MemoryEngine
 from rockhopper.broker.replication.roles import set_member
 from rockhopper.broker.replication.roles.set_member import OpenAs, SetMember, SwitchError
-from rockhopper.broker.replication.shipping import engine_health, replica
+from rockhopper.broker.replication.shipping import engine_health, set_presence
 from rockhopper.broker.replication.shipping.replica import now_ms
 from rockhopper.broker.replication.state.state_log import STATE_QUEUE_ID
 from rockhopper.broker.server.remoting.handover import Handover, MasterFinder
@@ -601,7 +601,7 @@ async def test_replicas_that_nobody_leads_are_not_ready(
     def refuse(*_: object) -> None:
         raise EngineError("permission denied")
 
-    monkeypatch.setattr(replica, "ANNOUNCE_INTERVAL_S", 0.1)
+    monkeypatch.setattr(set_presence, "ANNOUNCE_INTERVAL_S", 0.1)
     monkeypatch.setattr(engine_health, "UNWRITABLE_PATIENCE_MS", 0)
     monkeypatch.setattr(three.memory, "campaign", lambda *_: SwapOutcome.UNKNOWN)
     monkeypatch.setattr(three.memory, "announce", refuse)

@@ -16,7 +16,7 @@ from rockhopper.broker.replication.election.messages import Hello, Refused
 from rockhopper.broker.replication.election.replica_disk import ReplicaDisk
 from rockhopper.broker.replication.election.replica_set import NOTHING_SEEN, Leader, Replica
 from rockhopper.broker.replication.engines.engine import MemoryEngine
-from rockhopper.broker.replication.shipping import disk_actions, replica
+from rockhopper.broker.replication.shipping import disk_actions, replica, set_presence
 from rockhopper.broker.replication.shipping.links import Links
 from tests.support.hang import HANG_S
 from tests.support.link_frames import Frames
@@ -287,13 +287,13 @@ async def test_a_copied_disk_does_not_lead_in_the_place_of_the_original(
     tmp_path: Path, is_late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replica, "ANNOUNCE_LOOK_S", 0.01)
-    monkeypatch.setattr(replica, "ANNOUNCE_INTERVAL_S", 0)
+    monkeypatch.setattr(set_presence, "ANNOUNCE_INTERVAL_S", 0)
     async with ReplicaRig(tmp_path, 1) as rig:
         master = await rig.master()
         assert master.replica
         clone = _with_copied_disk(rig, tmp_path, master)
         if is_late:
-            monkeypatch.setattr(replica, "ENDED_AFTER_MS", -1)
+            monkeypatch.setattr(set_presence, "ENDED_AFTER_MS", -1)
         else:
             end = master.write(b"x" * 1000)
             await until(lambda: master.confirmed == end)
