@@ -88,7 +88,9 @@ async def test_t3_a_thousand_idle_connections_cost_little_and_are_closed(
             writers.append((await asyncio.open_connection(host, int(port)))[1])
         await until(lambda: len(at.connections) >= 1001)
         await unharmed.check_neighbour()
-        idle = [connection for connection in at.connections if not connection.frames_received]
+        idle = [
+            connection for connection in at.connections if not connection.activity.frames_received
+        ]
         assert len(idle) == 1000
         assert sum(sys.getsizeof(part) for part in (idle[0], idle[0].attributes)) < 1000
         sweep(at, FIRST_FRAME_TIMEOUT_S + 1)
@@ -140,11 +142,11 @@ async def test_a_frame_that_ends_in_time_starts_the_clock_anew(unharmed: Unharme
         connection = await connection_of(at, peer)
         peer.send(SEND + SEND[:10])
         await peer.answer()
-        begun_at_s = connection.frame_begun_at_s
+        begun_at_s = connection.activity.frame_begun_at_s
         assert begun_at_s is not None
         peer.send(SEND[10:])
         await peer.answer()
-        assert connection.frame_begun_at_s is None
+        assert connection.activity.frame_begun_at_s is None
         sweep(at, FRAME_TIMEOUT_S + 1)
         assert not connection.closed
     await unharmed.check()
@@ -193,11 +195,11 @@ async def test_t5_a_client_that_pulls_and_never_reads_is_not_read_from(
         await unharmed.check_neighbour()
         held = connection.unread_bytes
         assert held < 4 * MIB
-        taken = connection.frames_received - len(connection.backlog)
+        taken = connection.activity.frames_received - len(connection.backlog)
         for _ in range(20):
             await unharmed.check_neighbour()
         assert connection.unread_bytes == held
-        assert connection.frames_received - len(connection.backlog) == taken
+        assert connection.activity.frames_received - len(connection.backlog) == taken
         sweep(at, WRITE_STALL_TIMEOUT_S + 1)
         assert connection.closed
         assert reasons(unharmed, peer) == ["the peer read no answer for 30 s"]
@@ -246,18 +248,18 @@ async def test_a_client_that_reads_slowly_is_not_taken_for_one_that_does_not() -
     connection = RemotingConnection(at)
     unread = Unread()
     connection._transport = cast("asyncio.Transport", unread)
-    connection.frames_received = 1
+    connection.activity.frames_received = 1
     now_s = asyncio.get_running_loop().time()
     unread.size_bytes = 2_000_000
     connection.pause_writing()
     for _ in range(10):
         now_s += WRITE_STALL_TIMEOUT_S - 1
         unread.size_bytes -= 1
-        connection.last_active_s = now_s
+        connection.activity.last_active_s = now_s
         sweep_connections([connection], now_s)
     assert not connection.closed
     now_s += WRITE_STALL_TIMEOUT_S + 1
-    connection.last_active_s = now_s
+    connection.activity.last_active_s = now_s
     sweep_connections([connection], now_s)
     assert connection.closed
 

@@ -68,13 +68,15 @@ class Peer(Protocol):
 
     closed: bool
     principal: Principal
-    writing_paused: bool
-    """Whether it does not read: data sent to it waits here."""
     attributes: dict[str, object]
     """State that other parts keep for it."""
     on_close: "list[Callable[[Peer], None]]"
     """Called once when it has disconnected."""
     addresses: ConnectionAddresses
+
+    @property
+    def writing_paused(self) -> bool:
+        """Whether it does not read: data sent to it waits here."""
 
     @property
     def peer(self) -> str:

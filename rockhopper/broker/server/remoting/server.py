@@ -36,7 +36,7 @@ from rockhopper.broker.server.loop.fair_scheduler import (
 from rockhopper.broker.server.remoting.half_frames import HalfFrames
 from rockhopper.broker.server.remoting.notices import request_of
 from rockhopper.broker.server.remoting.pending_calls import PendingCalls
-from rockhopper.broker.server.remoting.sweeping import sweep_connections
+from rockhopper.broker.server.remoting.sweeping import PeerActivity, sweep_connections
 from rockhopper.broker.users.access import AccessRules
 from rockhopper.broker.users.peer import USERS, ConnectionAddresses, Notice, Peer, Principal
 from rockhopper.protocol.codes import FLAG_ONEWAY
@@ -80,23 +80,17 @@ class RemotingConnection(asyncio.Protocol):
         "_scheduler",
         "_served_in_round",
         "_transport",
-        "_unread_bytes_seen",
+        "activity",
         "addresses",
         "attributes",
         "backlog",
         "caller",
         "closed",
-        "connected_at_s",
         "decoder",
-        "frame_begun_at_s",
-        "frames_received",
         "is_waiting",
-        "last_active_s",
         "on_close",
         "principal",
         "server",
-        "stalled_at_s",
-        "writing_paused",
     )
 
     def __init__(self, server: "Server", caller: Caller = DIRECT) -> None:
@@ -116,12 +110,7 @@ class RemotingConnection(asyncio.Protocol):
         self.attributes: dict[str, object] = {}
         self.on_close: list[Callable[[Peer], None]] = []
         self.closed = False
-        self.writing_paused = False
-        self.frames_received = 0
-        self.connected_at_s = self.last_active_s = self._loop.time()
-        self.frame_begun_at_s: float | None = None
-        self.stalled_at_s: float | None = None
-        self._unread_bytes_seen = 0
+        self.activity = PeerActivity(self._loop.time())
         self.addresses = ConnectionAddresses()
         self.principal = Principal("")
 
@@ -164,38 +153,34 @@ class RemotingConnection(asyncio.Protocol):
         self.abort(reason)
 
     @property
+    def writing_paused(self) -> bool:
+        """Whether the peer does not read: data sent to it waits here."""
+        return self.activity.stalled_at_s is not None
+
+    @property
     def peer(self) -> str:
         """The peer's address as text."""
         return self.addresses.peer
 
     def data_received(self, data: bytes) -> None:
         """Serve the complete frames in *data*, in one pass, now or in a later round."""
-        now_s = self.last_active_s = self._loop.time()
         frames = self.decoder.feed(data)
         pending_bytes = self.decoder.pending_bytes
-        if frames or not pending_bytes:
-            self.frame_begun_at_s = None
-        if pending_bytes and self.frame_begun_at_s is None:
-            self.frame_begun_at_s = now_s
-        if frames:
-            self.frames_received += len(frames)
-            self._take(frames, len(data))
-        elif self.decoder.error is not None and not self.backlog:
+        count = len(frames)
+        self.activity.receive(self._loop.time(), count, pending_bytes)
+        if self.backlog:
+            self.backlog += frames
+        elif frames:
+            self.backlog = frames
+            is_small = count <= FRAMES_OF_SMALL_READ and len(data) < SMALL_READ_BYTES
+            if is_small or self._scheduler.admit(self._served_in_round, count):
+                self._serve()
+            else:
+                self._wait()
+        elif self.decoder.error is not None:
             self.fail(self.decoder.error)
         if pending_bytes and not self.closed:
             self.server.count_half_frame(self, len(data))
-
-    def _take(self, frames: list[Frame], size_bytes: int) -> None:
-        if self.backlog:
-            self.backlog += frames
-            return
-        self.backlog = frames
-        count = len(frames)
-        is_small = count <= FRAMES_OF_SMALL_READ and size_bytes < SMALL_READ_BYTES
-        if is_small or self._scheduler.admit(self._served_in_round, count):
-            self._serve()
-        else:
-            self._wait()
 
     def _serve(self) -> None:
         """Serve one pass of the received frames, and schedule the rest."""
@@ -245,23 +230,18 @@ class RemotingConnection(asyncio.Protocol):
         """Resume reading if there is room for more."""
         if self.backlog or self.writing_paused or self.closed:
             return
-        if self.frame_begun_at_s is not None:
-            # The peer could not complete its frame while nothing was read from it.
-            self.frame_begun_at_s = self._loop.time()
+        self.activity.restart_frame(self._loop.time())
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def pause_writing(self) -> None:
         """Stop reading from a peer that does not read responses."""
-        self.writing_paused = True
-        self.stalled_at_s = self._loop.time()
-        self._unread_bytes_seen = 0
+        self.activity.stall(self._loop.time())
         self._stop_reading()
 
     def resume_writing(self) -> None:
         """Serve waiting frames, then resume reading."""
-        self.writing_paused = False
-        self.stalled_at_s = None
+        self.activity.recover()
         if self.backlog:
             self._wait()
         else:
@@ -275,9 +255,10 @@ class RemotingConnection(asyncio.Protocol):
         """
         transport = self._transport
         if data and not self.closed and transport is not None and not transport.is_closing():
-            self.last_active_s = self._loop.time()
+            activity = self.activity
+            activity.last_active_s = self._loop.time()
             transport.write(data)
-            if self.writing_paused:
+            if activity.stalled_at_s is not None:
                 self.server.count_unread(self, len(data))
 
     def write_parts(self, parts: Sequence[bytes]) -> None:
@@ -288,9 +269,10 @@ class RemotingConnection(asyncio.Protocol):
             return
         transport = self._transport
         if not self.closed and transport is not None and not transport.is_closing():
-            self.last_active_s = self._loop.time()
+            activity = self.activity
+            activity.last_active_s = self._loop.time()
             transport.writelines(parts)
-            if self.writing_paused:
+            if activity.stalled_at_s is not None:
                 self.server.count_unread(self, size_bytes)
 
     def write_soon(self, parts: Sequence[bytes]) -> None:
@@ -335,13 +317,6 @@ class RemotingConnection(asyncio.Protocol):
             self.closed = True
             if self._transport is not None:
                 self._transport.abort()
-
-    def note_progress(self, now_s: float) -> None:
-        """Restart the stall timer if the peer has read anything since the last call."""
-        unread_bytes = self.unread_bytes
-        if unread_bytes < self._unread_bytes_seen:
-            self.stalled_at_s = now_s
-        self._unread_bytes_seen = unread_bytes
 
     @property
     def unread_bytes(self) -> int:

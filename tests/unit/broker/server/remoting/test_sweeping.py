@@ -1,44 +1,59 @@
 """Which connections are swept: each reason at its time, and not a moment before."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 import pytest
 
-from rockhopper.broker.server.remoting.sweeping import sweep_connections
+from rockhopper.broker.server.remoting.sweeping import PeerActivity, sweep_connections
 
 
-@dataclass
-class Watched:
-    frames_received: int = 1
-    connected_at_s: float = 0.0
-    last_active_s: float = 0.0
-    frame_begun_at_s: float | None = None
-    stalled_at_s: float | None = None
-    writing_paused: bool = False
-    is_waiting: bool = False
-    read_bytes: bool = False
-    reasons: list[str] = field(default_factory=list)
+def active_at(last_s: float) -> PeerActivity:
+    """The activity of a peer that connected at 0 s, and sent its last request at *last_s*."""
+    activity = PeerActivity(0.0)
+    activity.receive(last_s, frame_count=1, pending_bytes=0)
+    return activity
 
-    def note_progress(self, now_s: float) -> None:
-        if self.read_bytes:
-            self.stalled_at_s = now_s
+
+def sending_slowly(begun_s: float, last_s: float) -> PeerActivity:
+    activity = active_at(0.0)
+    activity.receive(begun_s, frame_count=0, pending_bytes=4)
+    activity.receive(last_s, frame_count=0, pending_bytes=5)
+    return activity
+
+
+def stalled_at(now_s: float) -> PeerActivity:
+    activity = active_at(0.0)
+    activity.stall(now_s)
+    return activity
+
+
+class Connection:
+    """A connection, and the reasons for which it was closed."""
+
+    unread_bytes = 1000
+
+    def __init__(self, activity: PeerActivity, *, is_waiting: bool = False) -> None:
+        self.activity = activity
+        self.is_waiting = is_waiting
+        self.reasons: list[str] = []
 
     def abort(self, reason: str) -> None:
         self.reasons.append(reason)
 
 
 @pytest.mark.parametrize(
-    ("connection", "limit_s", "reason"),
+    ("activity", "limit_s", "reason"),
     [
-        (Watched(frames_received=0), 10, "no request within 10 s"),
-        (Watched(frame_begun_at_s=5.0, last_active_s=30.0), 35, "a frame was not completed"),
-        (Watched(last_active_s=7.0), 127, "idle for 120 s"),
-        (Watched(stalled_at_s=3.0, writing_paused=True), 33, "the peer read no answer for 30 s"),
+        (PeerActivity(0.0), 10, "no request within 10 s"),
+        (sending_slowly(5.0, 30.0), 35, "a frame was not completed"),
+        (active_at(7.0), 127, "idle for 120 s"),
+        (stalled_at(3.0), 33, "the peer read no answer for 30 s"),
     ],
 )
 def test_a_reason_counts_when_its_time_is_over(
-    connection: Watched, limit_s: float, reason: str
+    activity: PeerActivity, limit_s: float, reason: str
 ) -> None:
+    connection = Connection(activity)
     sweep_connections([connection], limit_s)
     assert connection.reasons == []
     sweep_connections([connection], limit_s + 0.1)
@@ -46,21 +61,56 @@ def test_a_reason_counts_when_its_time_is_over(
 
 
 @pytest.mark.parametrize(
-    "connection",
+    ("activity", "is_waiting"),
     [
-        Watched(is_waiting=True),
-        Watched(is_waiting=True, frame_begun_at_s=0.0),
-        Watched(stalled_at_s=0.0, writing_paused=True, read_bytes=True),
-        Watched(last_active_s=990.0, frame_begun_at_s=990.0),
+        (active_at(0.0), True),
+        (sending_slowly(0.0, 0.0), True),
+        (sending_slowly(990.0, 990.0), False),
     ],
-    ids=["waits for messages", "waits in a frame", "reads slowly", "is active"],
+    ids=["waits for messages", "waits in a frame", "is active"],
 )
-def test_who_waits_or_reads_is_left_alone(connection: Watched) -> None:
+def test_who_waits_or_reads_is_left_alone(activity: PeerActivity, is_waiting: bool) -> None:
+    connection = Connection(activity, is_waiting=is_waiting)
     sweep_connections([connection], 1000.0)
     assert connection.reasons == []
 
 
+def test_a_peer_that_reads_slowly_is_left_alone_until_it_stops() -> None:
+    connection = Connection(stalled_at(0.0))
+    for now_s in range(1, 100):
+        connection.unread_bytes -= 1
+        sweep_connections([connection], now_s)
+    assert connection.reasons == []
+    sweep_connections([connection], 130)
+    assert len(connection.reasons) == 1
+
+
+def complete_it(activity: PeerActivity) -> None:
+    activity.receive(30.0, frame_count=1, pending_bytes=0)
+
+
+def complete_it_and_begin_another(activity: PeerActivity) -> None:
+    activity.receive(30.0, frame_count=1, pending_bytes=5)
+
+
+def read_again(activity: PeerActivity) -> None:
+    activity.restart_frame(30.0)
+
+
+@pytest.mark.parametrize("change", [complete_it, complete_it_and_begin_another, read_again])
+def test_the_time_of_a_frame_starts_anew(change: Callable[[PeerActivity], None]) -> None:
+    activity = sending_slowly(5.0, 5.0)
+    change(activity)
+    assert activity.find_timeout(60.0, is_waiting=False) is None
+
+
+def test_a_peer_that_has_read_everything_is_only_idle() -> None:
+    activity = stalled_at(3.0)
+    activity.recover()
+    assert activity.find_timeout(100.0, is_waiting=False) is None
+
+
 def test_one_that_is_closed_keeps_nobody_from_being_looked_at() -> None:
-    connections = [Watched(), Watched(last_active_s=1000.0), Watched()]
+    connections = [Connection(active_at(last_s)) for last_s in (0.0, 1000.0, 0.0)]
     sweep_connections(connections, 1000.0)
     assert [len(each.reasons) for each in connections] == [1, 0, 1]
