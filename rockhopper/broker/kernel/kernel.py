@@ -19,8 +19,7 @@ from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.send.send_back import SendBack
 from rockhopper.broker.kernel.send.sender import Sender
 from rockhopper.broker.kernel.state_channels import StateChannels
-from rockhopper.broker.name_server.cluster_queues import ClusterQueues
-from rockhopper.broker.name_server.peer_brokers import PeerBrokers
+from rockhopper.broker.name_server.cluster_queues import Cluster
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.server.loop.latencies import Latencies, RequestTimes
@@ -38,14 +37,6 @@ class Scheduled:
     timers: Timers
     redirect: Redirect
     """Where a message with these properties is stored first."""
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """The other brokers of the cluster."""
-
-    brokers: PeerBrokers
-    queues: ClusterQueues
 
 
 @dataclass(frozen=True)

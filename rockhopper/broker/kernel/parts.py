@@ -1,13 +1,13 @@
-"""The composition of a broker: its store, the kernel over it, the features, and their start order.
+"""The composition of a broker: its store, the kernel over it, and the features.
 
 Broker adds the rest: ports, connections, name server, registration, the process.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from rockhopper.broker.feature import Feature, FeaturePart
 from rockhopper.broker.kernel.events import KernelEvents
-from rockhopper.broker.kernel.kernel import Cluster, Kernel, Scheduled
+from rockhopper.broker.kernel.kernel import Kernel, Scheduled
 from rockhopper.broker.kernel.members.change_notices import CallLater
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.producers import ProducerTable
@@ -28,8 +28,7 @@ from rockhopper.broker.kernel.send.send_checks import SendChecks
 from rockhopper.broker.kernel.send.sender import Sender
 from rockhopper.broker.kernel.store_protection import protect_store
 from rockhopper.broker.kernel.unused_groups import UnusedGroups
-from rockhopper.broker.name_server.cluster_queues import ClusterQueues
-from rockhopper.broker.name_server.peer_brokers import PeerBrokers
+from rockhopper.broker.name_server.cluster_queues import Cluster
 from rockhopper.broker.name_server.service import NameService
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.clock import BrokerClock
@@ -107,9 +106,10 @@ class BrokerCore:
         call_later: CallLater | None = None,
     ) -> None:
         """Make everything over tables and store; no I/O."""
-        kernel = self.kernel = build_kernel(self, store_host, name_service, call_later)
+        parts = Parts()
+        kernel = self.kernel = build_kernel(self, parts, store_host, name_service, call_later)
         self.features = {
-            feature.name: feature.build(kernel, self.tables.features[feature.name])
+            feature.name: parts.register(feature.build(kernel, self.tables.features[feature.name]))
             for feature in self.feature_list
         }
         for part in self.features.values():
@@ -117,7 +117,10 @@ class BrokerCore:
             if part.divert_send is not None:
                 kernel.sender.diversions.append(part.divert_send)
         self.store.scrub.others.append(self.tables)
-        self.parts = order_parts(kernel, self.features.values())
+        parts.register_last(
+            UnusedGroups(self.tables, kernel.consumers, self.store, self.features.values())
+        )
+        self.parts = parts
 
     async def sample(self) -> None:
         """Take the samples of the statistics that are due."""
@@ -127,11 +130,12 @@ class BrokerCore:
 
 def build_kernel(
     broker: BrokerCore,
+    parts: Parts,
     store_host: bytes,
     name_service: NameService | None,
     call_later: CallLater | None,
 ) -> Kernel:
-    """Make the kernel over tables and store of *broker*; no I/O."""
+    """Make the kernel over tables and store of *broker*, and register its parts; no I/O."""
     config, clock, stats = broker.config, broker.clock, broker.stats
     tables, store = broker.tables, broker.store
     topics, groups, offsets = tables.topics, tables.groups, tables.offsets
@@ -147,16 +151,31 @@ def build_kernel(
     log_end_at_start = store.log.written_offset
     flush_times = Latencies()
     store.flush_service.times = flush_times
-    long_polling = LongPolling(store)
-    consumers = ConsumerGroups(
-        now_ms=passed_ms,
-        may_notify=may_notify,
-        call_later=call_later,
-        remembered=tables.subscriptions,
+    parts.register(tables)
+    consumers = parts.register(
+        ConsumerGroups(
+            now_ms=passed_ms,
+            may_notify=may_notify,
+            call_later=call_later,
+            remembered=tables.subscriptions,
+        )
     )
-    locks = QueueLocks(tables.locks, now_ms=passed_ms, other_connection=consumers.connection_of)
-    delayed = DelayedDelivery(store, topics, long_polling, stats, tables.delays, now_ms=steady_ms)
-    timers = tables.timers.build(store, long_polling, stats)
+    producers = parts.register(ProducerTable(now_ms=steady_ms))
+    locks = parts.register(
+        QueueLocks(tables.locks, now_ms=passed_ms, other_connection=consumers.connection_of)
+    )
+    parts.register(Contents(store, tables, consumers, stats))
+    positions = parts.register(ReaderPositions(store, consumers, offsets, stats, tables.history))
+    long_polling = LongPolling(store)
+    delayed = parts.register_last(
+        DelayedDelivery(store, topics, long_polling, stats, tables.delays, now_ms=steady_ms)
+    )
+    timers = parts.register_last(tables.timers.build(store, long_polling, stats))
+    cluster = parts.register_last(Cluster(config, topics, name_service))
+    puller = parts.register_last(
+        Puller(config, store, topics, groups, consumers, offsets, long_polling, stats)
+    )
+    puller.positions = positions
     sender = Sender(
         config,
         store,
@@ -169,8 +188,6 @@ def build_kernel(
         delay_levels=delayed.levels,
         timers=timers,
     )
-    puller = Puller(config, store, topics, groups, consumers, offsets, long_polling, stats)
-    puller.positions = ReaderPositions(store, consumers, offsets, stats, tables.history)
     events, retry_owners = KernelEvents(), RetryOwners(topics, groups, offsets)
     return Kernel(
         config=config,
@@ -182,7 +199,7 @@ def build_kernel(
         log_end_at_start=log_end_at_start,
         tables=tables,
         consumers=consumers,
-        producers=ProducerTable(now_ms=steady_ms),
+        producers=producers,
         locks=locks,
         sender=sender,
         sends=SendProcessor(config, store, sender),
@@ -203,39 +220,14 @@ def build_kernel(
         send_back=SendBack(config, store, topics, groups, delayed, stats),
         timer_recall=TimerRecall(config, topics, timers),
         retry_owners=retry_owners,
-        cluster=Cluster(
-            PeerBrokers(config, name_service), ClusterQueues(config, topics, name_service)
-        ),
+        cluster=cluster,
         long_polling=long_polling,
         puller=puller,
-        positions=puller.positions,
+        positions=positions,
         scheduled=Scheduled(delayed, timers, by_delay(delayed.levels, timers, now_ms)),
         state=tables.channels,
         events=events,
         request_times=RequestTimes(),
         flush_times=flush_times,
         announcer=broker,
-    )
-
-
-def order_parts(kernel: Kernel, features: Collection[FeaturePart]) -> Parts:
-    """Return all parts in the order in which they open and start."""
-    tables = kernel.tables
-    return Parts(
-        tables,
-        kernel.consumers,
-        kernel.producers,
-        kernel.locks,
-        Contents(kernel.store, tables, kernel.consumers, kernel.stats),
-        kernel.positions,
-        *features,
-        kernel.scheduled.delayed,
-        kernel.scheduled.timers,
-        kernel.cluster.brokers,
-        kernel.cluster.queues,
-        kernel.puller.turns,
-        kernel.long_polling,
-        UnusedGroups(
-            tables.groups, tables.topics, tables.offsets, kernel.consumers, kernel.store, features
-        ),
     )

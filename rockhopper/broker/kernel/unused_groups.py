@@ -12,9 +12,7 @@ import structlog
 
 from rockhopper.broker.feature import FeaturePart
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
-from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
-from rockhopper.broker.kernel.tables.topics import TopicTable
+from rockhopper.broker.kernel.persistence import Tables
 from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.names import retry_topic
@@ -30,16 +28,14 @@ class UnusedGroups(Part):
 
     def __init__(
         self,
-        groups: SubscriptionGroupTable,
-        topics: TopicTable,
-        offsets: ConsumerOffsetTable,
+        tables: Tables,
         consumers: ConsumerGroups,
         store: MessageStore,
         features: Iterable[FeaturePart],
     ) -> None:
-        self._groups = groups
-        self._topics = topics
-        self._offsets = offsets
+        self._groups = tables.groups
+        self._topics = tables.topics
+        self._offsets = tables.offsets
         self._consumers = consumers
         self._store = store
         self._features = tuple(features)

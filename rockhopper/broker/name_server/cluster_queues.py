@@ -1,4 +1,4 @@
-"""The readable queues of a topic on all brokers of the cluster, for assigning them to consumers."""
+"""The other brokers of the cluster, and the readable queues of a topic on all of them."""
 
 import asyncio
 import time
@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.name_server.link import NameServiceLink, RefusedError
+from rockhopper.broker.name_server.peer_brokers import PeerBrokers
 from rockhopper.broker.name_server.service import NameService
 from rockhopper.broker.server.listening.outgoing import Outgoing
 from rockhopper.broker.server.loop.part import Part
@@ -35,7 +36,7 @@ class TopicOnBroker(NamedTuple):
 Queues = list[tuple[str, int]]
 
 
-class ClusterQueues(Part):
+class ClusterQueues:
     """The readable queues of a topic on all brokers, from the name servers."""
 
     def __init__(
@@ -131,10 +132,27 @@ class ClusterQueues(Part):
             TopicOnBroker(name, own.read_queue_nums, own.write_queue_nums, own.perm, own_address)
         ]
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Close the connections."""
         for link in self._links:
             link.close()
+
+
+class Cluster(Part):
+    """Requests to other brokers, and the queues of topics on all brokers."""
+
+    def __init__(
+        self, config: BrokerConfig, topics: TopicTable, name_service: NameService | None
+    ) -> None:
+        self.brokers = PeerBrokers(config, name_service)
+        self.queues = ClusterQueues(config, topics, name_service)
+
+    def stop(self) -> None:
+        """Close all connections."""
+        try:
+            self.queues.close()
+        finally:
+            self.brokers.close()
 
 
 def _brokers_in(route: TopicRouteData) -> list[TopicOnBroker]:

@@ -7,7 +7,6 @@ from rockhopper.broker.name_server.advertisement import MASTER_ID
 from rockhopper.broker.name_server.link import NameServiceLink, RefusedError
 from rockhopper.broker.name_server.service import NameService
 from rockhopper.broker.server.listening.outgoing import Outgoing
-from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.protocol.bodies.route import ClusterInfo
 from rockhopper.protocol.codes import RequestCode
@@ -21,7 +20,7 @@ class UnreachableError(Exception):
     """No answer arrived; str() names the broker and the cause."""
 
 
-class PeerBrokers(Part):
+class PeerBrokers:
     """Connections to the masters of other brokers, opened when needed."""
 
     def __init__(self, config: BrokerConfig, name_service: NameService | None = None) -> None:
@@ -68,7 +67,7 @@ class PeerBrokers(Part):
             credentials=self._config.auth.inner,
         )
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Close the connections."""
         for link in self._links.values():
             link.close()

@@ -19,7 +19,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Set
 
-from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Waiters
 from rockhopper.broker.store.reading.property_stage import MessageFilter
@@ -83,7 +82,7 @@ class QueueWaiters(Waiters):
         self._polling.arrived(tail, max_offset, tags_codes)
 
 
-class LongPolling(Part):
+class LongPolling:
     """All waiting pulls of one broker."""
 
     def __init__(

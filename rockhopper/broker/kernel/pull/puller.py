@@ -27,6 +27,7 @@ from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGrou
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.filter_turns import FilterTurns
+from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
@@ -149,8 +150,8 @@ class _ParkedPull(ParkedPull):
         self._puller.rerun(self)
 
 
-class Puller:
-    """Serves the pulls of one broker."""
+class Puller(Part):
+    """Serves the pulls of one broker, and holds those that wait."""
 
     def __init__(
         self,
@@ -182,6 +183,17 @@ class Puller:
         The function may add more messages there.
         """
         topics.listeners.append(self._topic_changed)
+
+    def purge(self) -> None:
+        """Answer every waiting pull: the queues are being deleted."""
+        self._long_polling.purge()
+
+    def stop(self) -> None:
+        """Answer every waiting pull, and hold no more."""
+        try:
+            self._long_polling.stop()
+        finally:
+            self.turns.stop()
 
     def pull(self, pull: Pull) -> tuple[PullOutcome, GetResult] | None:
         """Execute a pull; return None if it waits.

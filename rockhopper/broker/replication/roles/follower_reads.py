@@ -16,7 +16,6 @@ class FollowerReads:
 
     def __init__(self, parts: BrokerCore) -> None:
         self._store = parts.store
-        self._polling = LongPolling()
         consumers = ConsumerGroups(
             now_ms=parts.clock.steady_ms,
             may_notify=lambda _group: False,
@@ -29,7 +28,7 @@ class FollowerReads:
             parts.tables.groups,
             consumers,
             parts.tables.offsets,
-            self._polling,
+            LongPolling(),
             parts.stats,
         )
 
@@ -39,5 +38,4 @@ class FollowerReads:
 
     def stop(self) -> None:
         """Answer the waiting requests."""
-        self._polling.stop()
-        self.puller.turns.stop()
+        self.puller.stop()

@@ -15,8 +15,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from rockhopper.broker.server.loop.part import Part
-
 WAITING_MAX = 65_536
 WAITING_PER_OWNER_MAX = 4096
 
@@ -36,7 +34,7 @@ class Budget(Protocol):
         """Return a context manager whose duration is charged to the budget."""
 
 
-class FilterTurns(Part):
+class FilterTurns:
     """Reads that wait for a budget. Belongs to the event loop's thread."""
 
     def __init__(self, budget: Budget) -> None:

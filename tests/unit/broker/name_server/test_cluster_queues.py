@@ -37,7 +37,7 @@ async def server() -> AsyncIterator[FakeServer]:
 async def test_queues_of_all_brokers_come_in_order(tmp_path: Path, server: FakeServer) -> None:
     asked = Asked(tmp_path, server.address)
     assert await asked.queues.find_queues("orders") == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
-    asked.queues.stop()
+    asked.queues.close()
 
 
 async def test_an_answer_holds_for_some_seconds(tmp_path: Path, server: FakeServer) -> None:
@@ -46,7 +46,7 @@ async def test_an_answer_holds_for_some_seconds(tmp_path: Path, server: FakeServ
         asked.now_s = now_s
         await asked.queues.find_queues("orders")
         assert len(server.requests_of(105)) == count
-    asked.queues.stop()
+    asked.queues.close()
 
 
 async def test_the_next_name_service_is_asked_when_one_does_not_know(
@@ -57,7 +57,7 @@ async def test_the_next_name_service_is_asked_when_one_does_not_know(
         asked = Asked(tmp_path, "127.0.0.1:1", other.address, server.address)
         assert await asked.queues.find_queues("orders") == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
         assert len(other.requests_of(105)) == 1
-        asked.queues.stop()
+        asked.queues.close()
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ async def test_what_nobody_knows_is_looked_up_in_its_own_table(
 ) -> None:
     asked = Asked(tmp_path, *([server.address] if has_name_service else []))
     assert await asked.queues.find_queues(topic) == queues
-    asked.queues.stop()
+    asked.queues.close()
 
 
 async def test_a_topic_that_may_not_be_read_has_no_queues(
@@ -82,4 +82,4 @@ async def test_a_topic_that_may_not_be_read_has_no_queues(
     server.serve_routes({"orders": route({"a": "x:1"}, queues=2, perm=2)})
     asked = Asked(tmp_path, server.address)
     assert await asked.queues.find_queues("orders") == []
-    asked.queues.stop()
+    asked.queues.close()

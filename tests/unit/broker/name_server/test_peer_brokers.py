@@ -36,7 +36,7 @@ async def peers(tmp_path: Path, name_service: FakeServer) -> AsyncIterator[PeerB
     settings = {"storePathRootDir": str(tmp_path), "namesrvAddr": name_service.address}
     made = PeerBrokers(build_config(settings))
     yield made
-    made.stop()
+    made.close()
 
 
 async def test_the_master_of_a_broker_is_asked(peers: PeerBrokers, broker: FakeServer) -> None:

@@ -44,6 +44,13 @@ class Plain(Part):
     """Has no life of its own."""
 
 
+def _registered(*parts: Part) -> Parts:
+    registered = Parts()
+    for part in parts:
+        assert registered.register(part) is part
+    return registered
+
+
 async def _live(parts: Parts) -> None:
     await parts.open()
     parts.start()
@@ -55,16 +62,27 @@ async def _live(parts: Parts) -> None:
 
 async def test_parts_begin_in_order_and_end_in_reverse() -> None:
     asked: list[str] = []
-    await _live(Parts(Noted("a", asked), Plain(), Noted("b", asked)))
+    await _live(_registered(Noted("a", asked), Plain(), Noted("b", asked)))
     begin, end = HOOKS[:4], HOOKS[4:]
     assert asked == [f"{hook} {name}" for hook in begin for name in "ab"] + [
         f"{hook} {name}" for hook in end for name in "ba"
     ]
 
 
+async def test_one_of_the_last_starts_behind_all_others_and_stops_before_them() -> None:
+    asked: list[str] = []
+    parts = _registered(Noted("a", asked))
+    parts.register_last(Noted("y", asked))
+    parts.register_last(Noted("z", asked))
+    parts.register(Noted("b", asked))
+    parts.start()
+    parts.stop()
+    assert asked == [f"start {name}" for name in "abyz"] + [f"stop {name}" for name in "zyba"]
+
+
 async def test_those_behind_a_part_that_cannot_open_are_not_opened_and_none_saves() -> None:
     asked: list[str] = []
-    parts = Parts(Noted("a", asked), Noted("b", asked, "open"), Noted("c", asked))
+    parts = _registered(Noted("a", asked), Noted("b", asked, "open"), Noted("c", asked))
     with pytest.raises(OSError, match="b cannot open"):
         await parts.open()
     await parts.close()
@@ -73,7 +91,7 @@ async def test_those_behind_a_part_that_cannot_open_are_not_opened_and_none_save
 
 async def test_parts_that_were_opened_and_never_began_save_nothing() -> None:
     asked: list[str] = []
-    parts = Parts(Noted("a", asked))
+    parts = _registered(Noted("a", asked))
     await parts.open()
     await parts.close()
     assert asked == ["open a", "abandon a"]
@@ -81,7 +99,7 @@ async def test_parts_that_were_opened_and_never_began_save_nothing() -> None:
 
 def test_a_part_that_cannot_stop_keeps_no_other_from_it() -> None:
     asked: list[str] = []
-    parts = Parts(Noted("a", asked), Noted("b", asked, "stop"), Noted("c", asked))
+    parts = _registered(Noted("a", asked), Noted("b", asked, "stop"), Noted("c", asked))
     with pytest.raises(OSError, match="b cannot stop"):
         parts.stop()
     assert asked == ["stop c", "stop b", "stop a"]
@@ -89,7 +107,7 @@ def test_a_part_that_cannot_stop_keeps_no_other_from_it() -> None:
 
 async def test_a_part_that_cannot_close_keeps_no_other_from_it() -> None:
     asked: list[str] = []
-    parts = Parts(Noted("a", asked), Noted("b", asked, "close"), Noted("c", asked))
+    parts = _registered(Noted("a", asked), Noted("b", asked, "close"), Noted("c", asked))
     parts.start()
     asked.clear()
     with pytest.raises(OSError, match="b cannot close"):
