@@ -255,7 +255,7 @@ class ConnectionPool:
         If it is cancelled, buffered data is dropped, but all connections are still closed.
         """
         self._is_closed = True
-        if self._forks != fork_count():
+        if self.is_inherited:
             return
         attempts = list(self._attempts.values())
         for attempt in attempts:
@@ -278,6 +278,11 @@ class ConnectionPool:
     def loop(self) -> asyncio.AbstractEventLoop:
         """The event loop of the pool."""
         return self._loop or asyncio.get_running_loop()
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this process is a fork of the one that created the pool."""
+        return self._forks != fork_count()
 
     def check_usable(self) -> None:
         """Raise ClientStateError if closed, in a forked process or in another event loop."""

@@ -24,7 +24,7 @@ from rockhopper.client.errors import (
     may_have_moved,
 )
 from rockhopper.client.network.broker_clocks import FIELD, BrokerClocks
-from rockhopper.client.network.connection import BrokerConnection, RequestHandler, fork_count
+from rockhopper.client.network.connection import BrokerConnection, RequestHandler
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.outages import Outages
 from rockhopper.client.network.routing import NameServices, RouteCache, TopicRoute
@@ -92,7 +92,6 @@ class Session(Sharer):
         self._upkeep: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._greetings: dict[str, asyncio.Task[None]] = {}
-        self._forks = fork_count()
         self._state = "new"
 
     def has_checker(self, group: str) -> bool:
@@ -203,8 +202,8 @@ class Session(Sharer):
 
     @property
     def is_inherited(self) -> bool:
-        """Whether this process is a fork of the one that created the client."""
-        return self._forks != fork_count()
+        """Whether this process is a fork of the one that created the connections."""
+        return self.pool.is_inherited
 
     def check_open(self) -> None:
         """Raise ClientStateError unless between `start` and `close`, in its process and loop."""
