@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import (
     Awaitable,
     Callable,
@@ -16,17 +15,17 @@ from functools import partial
 from typing import Literal, Self
 
 from rockhopper.client.arguments import check_count, check_seconds
+from rockhopper.client.consuming.assigned_readers import AssignedReaders
 from rockhopper.client.consuming.face.patterns import (
     TopicFinder,
     TopicPattern,
     compiled,
     is_pattern,
 )
-from rockhopper.client.consuming.face.pauses import Paused, Pauses
+from rockhopper.client.consuming.face.pauses import Paused
 from rockhopper.client.consuming.histories import Histories
 from rockhopper.client.consuming.pulling import GroupPuller, PullResult
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
-from rockhopper.client.consuming.queue_reader import QueueReader
 from rockhopper.client.consuming.subscriptions import Topic
 from rockhopper.client.errors import ClientError, ClientStateError, RouteNotFoundError
 from rockhopper.client.filters import Sql, subscription_to
@@ -98,7 +97,6 @@ class PullConsumer(ClosedAtEnd):
         check_count("batch_size", batch_size)
         check_serializer("deserializer", deserializer, "decode")
         self._group = group
-        self._deserializer = deserializer
         self._hooks = Hooks(middleware)
         if filter is not None and tags != "*":
             raise ValueError(
@@ -107,8 +105,6 @@ class PullConsumer(ClosedAtEnd):
             )
         self._wanted: str | Sql = tags if filter is None else filter
         self._start_from = _checked(start_from)
-        self._batch_size = batch_size
-        self._poll_s = poll_s
         self.session = Session(
             nameserver,
             request_timeout_s=request_timeout_s,
@@ -125,20 +121,21 @@ class PullConsumer(ClosedAtEnd):
         elif topic is not None:
             name = str(topic)
             self._topics[name] = subscription_to(name, self._wanted)
-        self._pauses = Pauses(None)
         self.session.routes.on_change.append(self._route_changed)
         self._offsets = QueueOffsets(self.session)
         self._histories = Histories(self.session, group)
         self._puller = GroupPuller(self.session, group, self._wanted, histories=self._histories)
-        self._readers: dict[MessageQueue, QueueReader] = {}
-        self._ready: deque[QueueReader] = deque()
-        self._progress = asyncio.Event()
+        self._readers = AssignedReaders(
+            self._puller,
+            self.session.outages,
+            batch_size=batch_size,
+            poll_s=poll_s,
+            deserializer=deserializer,
+        )
         self._committed: dict[MessageQueue, int] = {}
-        self._parted: dict[MessageQueue, int] = {}
         self._is_automatic = topic is not None
         # Topics whose queues were assigned, even if all have left the route for a while.
         self._followed: set[str] = set()
-        self._is_reading = False
         self.adoptions: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -169,7 +166,7 @@ class PullConsumer(ClosedAtEnd):
         if self._finder is None or not self._is_automatic:
             return
         await self._finder.look()
-        if set(self._topics) != {queue.topic for queue in self._readers}:
+        if set(self._topics) != {queue.topic for queue in self._readers.queues}:
             await self._assign(await self.queues(), "earliest")
 
     async def _find_regularly(self) -> None:
@@ -185,8 +182,7 @@ class PullConsumer(ClosedAtEnd):
         self.session.check_loop()
         try:
             if not self.session.is_inherited:  # else the tasks belong to the parent process
-                readings = [reader.stop() for reader in self._readers.values()]
-                await asyncio.gather(end_tasks(self.adoptions), *readings)
+                await asyncio.gather(end_tasks(self.adoptions), self._readers.stop())
         finally:
             await self.session.close()
 
@@ -206,7 +202,7 @@ class PullConsumer(ClosedAtEnd):
     @property
     def assigned(self) -> list[MessageQueue]:
         """The queues that are being read."""
-        return list(self._readers)
+        return self._readers.queues
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Read exactly these queues; a queue that was already read continues at its position."""
@@ -219,43 +215,25 @@ class PullConsumer(ClosedAtEnd):
         Prefetched messages are kept, and a queue that is unassigned and assigned again is still
         paused.
         """
-        self._pauses.pause(*what)
-        self._heed_pauses()
+        self._readers.pause(*what)
 
     def resume(self, *what: Paused) -> None:
         """Resume these topics and queues; without arguments, all."""
-        self._pauses.resume(*what)
-        self._heed_pauses()
+        self._readers.resume(*what)
 
     @property
     def paused(self) -> list[Paused]:
         """The paused topics and queues; all topics of the consumer after `pause()`."""
-        return self._pauses.list_paused(queue.topic for queue in self._readers)
-
-    def _heed_pauses(self) -> None:
-        for queue, reader in self._readers.items():
-            if self._pauses.cover(queue):
-                reader.stop()
-            else:
-                self._begin(reader)
-        ready = dict.fromkeys([*self._ready, *self._readers.values()])
-        self._ready = deque(
-            each for each in ready if each.has_message and not self._pauses.cover(each.queue)
-        )
-        self._progress.set()
-
-    def _begin(self, reader: QueueReader) -> None:
-        if self._is_reading and not self._pauses.cover(reader.queue):
-            reader.start()
+        return self._readers.paused
 
     async def seek(self, queue: MessageQueue, position: Position) -> None:
         """Continue at an offset, "earliest", "latest", or the first message since a time."""
-        await self._reader(queue).seek(await self._resolve(queue, _checked(position)))
-        self._ready = deque(reader for reader in self._ready if reader.has_message)
+        reader = self._readers.find(queue)
+        await self._readers.seek(reader, await self._resolve(queue, _checked(position)))
 
     def position(self, queue: MessageQueue) -> int:
         """Return the offset of the next message that this consumer will deliver from `queue`."""
-        return self._reader(queue).position
+        return self._readers.find(queue).position
 
     async def begin_offset(self, queue: MessageQueue) -> int:
         """Return the offset of the oldest message in `queue`."""
@@ -295,14 +273,8 @@ class PullConsumer(ClosedAtEnd):
             raise
         except BaseException:
             for message in reversed(taken):
-                self._put_back(message)
+                self._readers.put_back(message)
             raise
-
-    def _put_back(self, message: ReceivedMessage) -> None:
-        reader = self._readers.get(message.queue)
-        if reader is not None and message.queue_offset < reader.position:
-            reader.put_back(message)
-            self._reader_progressed(reader)
 
     async def _pull(self, max_count: int, timeout_s: float | None) -> list[ReceivedMessage]:
         try:
@@ -311,8 +283,8 @@ class PullConsumer(ClosedAtEnd):
         except TimeoutError:
             return []
         messages = [first]
-        while len(messages) < max_count and self._ready:
-            messages.append(self._take())
+        while len(messages) < max_count and self._readers.ready:
+            messages.append(self._readers.take())
         return messages
 
     async def pull_from(
@@ -367,9 +339,9 @@ class PullConsumer(ClosedAtEnd):
             offsets = {offsets.queue: offsets.queue_offset + 1}
         elif offsets is None:
             offsets = {
-                queue: reader.position
-                for queue, reader in self._readers.items()
-                if self._committed.get(queue) != reader.position
+                queue: position
+                for queue, position in self._readers.positions.items()
+                if self._committed.get(queue) != position
             }
         group = self._group
         await asyncio.gather(
@@ -387,74 +359,28 @@ class PullConsumer(ClosedAtEnd):
             return None
         return await self._offsets.committed(self._group, queue)
 
-    def _reader(self, queue: MessageQueue) -> QueueReader:
-        reader = self._readers.get(queue)
-        if reader is None:
-            raise ClientStateError(f"{queue} is not assigned to this consumer")
-        return reader
-
     async def _next(self) -> ReceivedMessage:
         self.session.check_open()
-        if not self._is_reading:
-            self._is_reading = True
-            for reader in self._readers.values():
-                self._begin(reader)
-        self._raise_failure()
-        while not self._ready:
-            if not self._readers and not self._is_automatic:
+        readers = self._readers
+        if not readers.is_reading:
+            readers.begin()
+        readers.raise_failure()
+        while not readers.ready:
+            if not readers.queues and not self._is_automatic:
                 raise ClientStateError("no queue is assigned: call assign, or open it with a topic")
-            self._progress.clear()
-            await self._progress.wait()
-            self._raise_failure()
-        return self._take()
-
-    def _take(self) -> ReceivedMessage:
-        """Take a message from the queue that has waited longest: round-robin over the queues."""
-        reader = self._ready.popleft()
-        message = reader.take()
-        message.deserializer = self._deserializer
-        if reader.has_message:
-            self._ready.append(reader)
-        return message
-
-    def _raise_failure(self) -> None:
-        failures = [reader.take_failure() for reader in self._readers.values()]
-        for failure in filter(None, failures):
-            raise failure
-
-    def _reader_progressed(self, reader: QueueReader) -> None:
-        if reader.has_message and reader not in self._ready:
-            self._ready.append(reader)
-        self._progress.set()
+            await readers.wait_for_progress()
+            readers.raise_failure()
+        return readers.take()
 
     async def _assign(self, queues: list[MessageQueue], start: Position) -> None:
-        added = [queue for queue in queues if queue not in self._readers]
+        held = set(self._readers.queues)
+        added = [queue for queue in queues if queue not in held]
         await self._register({queue.topic for queue in queues})
         offsets = await asyncio.gather(*(self._start_offset(queue, start) for queue in added))
-        await self._part({queue for queue in self._readers if queue not in queues})
+        await self._readers.release(set(self._readers.queues).difference(queues))
         for queue, offset in zip(added, offsets, strict=True):
-            self._adopt(queue, offset)
+            self._readers.adopt(queue, offset)
         self._followed = {queue.topic for queue in queues}
-
-    def _adopt(self, queue: MessageQueue, offset: int) -> None:
-        reader = QueueReader(
-            queue,
-            offset,
-            self._puller,
-            self._reader_progressed,
-            self.session.outages,
-            batch_size=self._batch_size,
-            poll_s=self._poll_s,
-        )
-        self._readers[queue] = reader
-        self._begin(reader)
-
-    async def _part(self, queues: set[MessageQueue]) -> None:
-        """Stop reading `queues` and remember the positions: a broker may return to the route."""
-        readers = [self._readers.pop(queue) for queue in queues]
-        self._parted |= {reader.queue: reader.position for reader in readers}
-        self._ready = deque(each for each in self._ready if each not in readers)
-        await asyncio.gather(*(reader.stop() for reader in readers))
 
     async def _register(self, topics: set[str]) -> None:
         """Register the group with every broker of `topics`; otherwise it could not commit there."""
@@ -475,8 +401,9 @@ class PullConsumer(ClosedAtEnd):
         await asyncio.gather(*(self.session.heartbeat(address) for address in addresses))
 
     async def _start_offset(self, queue: MessageQueue, start: Position) -> int:
-        if queue in self._parted:
-            return self._parted.pop(queue)
+        left = self._readers.pop_left(queue)
+        if left is not None:
+            return left
         committed = await self.committed(queue)
         if committed is not None:
             self._committed[queue] = committed
@@ -500,11 +427,12 @@ class PullConsumer(ClosedAtEnd):
 
     async def _follow(self, route: TopicRoute) -> None:
         """Read the current queues of the topic, new ones from their beginning."""
-        known = {queue for queue in self._readers if queue.topic == route.topic}
-        await self._part(known.difference(route.read_queues))
+        known = {queue for queue in self._readers.queues if queue.topic == route.topic}
+        await self._readers.release(known.difference(route.read_queues))
+        held = set(self._readers.queues)
         for queue in route.read_queues:
-            if queue not in self._readers:
-                self._adopt(queue, self._parted.pop(queue, 0))
+            if queue not in held:
+                self._readers.adopt(queue, self._readers.pop_left(queue) or 0)
 
 
 class _PullIterator:
