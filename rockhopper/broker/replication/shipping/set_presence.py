@@ -1,16 +1,21 @@
 """SetPresence: the engine's entry of a replica: whose id it is, how often it started, what it says.
 
-claim      wait until no other process has this replica's id, neither announced nor leading
-count      count this start of the store; an engine that knows a later one unmasks an old copy
-announce   every few seconds, and soon after a change of anything but the log
-lose       another process is announced under the id: stay out, and claim it again
+    claim      wait until no other process has this replica's id, neither announced nor leading
+    count      count this start of the store; an engine that knows a later one detects an old copy
+    announce   every few seconds, and soon after a change of anything but the log
+    lose       another process is announced under the id: stay out, and claim it again
+
+The identity of one process is its incarnation, `<id>-<store>-<starts>-<place>-<random>`. If a
+process was restarted on the same store in the same place, the earlier process has ended, because
+the new one holds the lock of the store. A copy of the store is in another place. A process that
+finds an incarnation from another place cannot know whether that one still runs.
 """
 
 import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -29,7 +34,6 @@ from rockhopper.broker.replication.engines.engine import (
     EngineError,
 )
 from rockhopper.broker.replication.shipping.engine_health import EngineHealth
-from rockhopper.broker.replication.shipping.incarnation import Incarnation
 from rockhopper.broker.replication.shipping.replica_log import ReplicaLog
 
 log = structlog.get_logger("broker.ha")
@@ -37,6 +41,32 @@ log = structlog.get_logger("broker.ha")
 ANNOUNCE_INTERVAL_S = 7.0
 ANNOUNCE_AGAIN_S = 2.0
 ENGINE_PAUSE_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Incarnation:
+    """The identity of one process."""
+
+    id: int
+    store: str
+    starts: int
+    place: str
+    """ReplicaDisk explains the value."""
+    token: str
+    """Random, so that two copies in one place with equal start counts still differ."""
+
+    def __str__(self) -> str:
+        return f"{self.id}-{self.store}-{self.starts}-{self.place}-{self.token}"
+
+    def comes_after(self, other: str) -> bool:
+        """Return whether *other* is this process, or an earlier, ended one in the same place."""
+        if other == str(self):
+            return True
+        parts = other.split("-")
+        is_like_ours = len(parts) == 5 and parts[2].isdigit()
+        if not is_like_ours or parts[:2] != [str(self.id), self.store]:
+            return False
+        return parts[3] == self.place and int(parts[2]) < self.starts
 
 
 class SetPresence:

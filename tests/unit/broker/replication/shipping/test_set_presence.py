@@ -16,9 +16,11 @@ from rockhopper.broker.replication.engines.engine import (
 )
 from rockhopper.broker.replication.shipping import set_presence
 from rockhopper.broker.replication.shipping.engine_health import EngineHealth
-from rockhopper.broker.replication.shipping.set_presence import SetPresence
+from rockhopper.broker.replication.shipping.set_presence import Incarnation, SetPresence
 from tests.support.replica_rig import MemoryLog
 from tests.support.turns import until
+
+OURS = Incarnation(1, "abcd0123", 7, "0000beef", "11112222")
 
 
 class Rig:
@@ -165,3 +167,26 @@ async def test_views_end_when_another_process_is_announced_under_the_id(rig: Rig
     await watching
     assert len(views) == 2
     assert "another" in rig.presence.second_because
+
+
+@pytest.mark.parametrize(
+    ("other", "comes_after"),
+    [
+        (OURS, True),
+        (replace(OURS, starts=6, token="33334444"), True),
+        (replace(OURS, token="33334444"), False),
+        (replace(OURS, starts=8), False),
+        (replace(OURS, starts=6, place="0000cafe"), False),
+        (replace(OURS, starts=6, store="abcd9999"), False),
+        (replace(OURS, starts=6, id=2), False),
+    ],
+)
+def test_only_an_earlier_process_in_the_same_place_has_surely_ended(
+    other: Incarnation, comes_after: bool
+) -> None:
+    assert OURS.comes_after(str(other)) is comes_after
+
+
+@pytest.mark.parametrize("other", ["", "another", "1-abcd0123-6", "1-abcd0123-x-0000beef-1"])
+def test_a_process_of_another_form_may_run(other: str) -> None:
+    assert not OURS.comes_after(other)
