@@ -111,7 +111,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger("broker")
 
 ANNOUNCE_TIMEOUT_S = 3.0
-DRAIN_LOOK_S = 0.05
 LAST_FLUSH_TIMEOUT_S = 5.0
 SUBSCRIPTIONS_SAVE_INTERVAL_MS = 1000
 VIP_PORTS_BELOW = 2
@@ -175,26 +174,21 @@ class Broker(BrokerCore, StoreListener):
         self._ports = Ports(config.bind_address)
         if http_socket is not None:
             self._ports.adopt("httpPort", http_socket)
-        self._outgoing = Outgoing(config.tls)
         self._registration: Registrar | None = None
         self._timers: list[asyncio.TimerHandle] = []
-        self._sampling: asyncio.Task[None] | None = None
         self._undo = contextlib.AsyncExitStack()
         self._instance = uuid.uuid4().hex
         self._advertiser = Advertiser((), broker_ip1="", port=0, route_table="")
         self._is_ready = False
-        self._is_temporary = False
         self._settings_at_start: BrokerConfig | None = None
+        """The settings to which ``purge`` returns; None unless the broker is temporary."""
         self.follower: SlaveFollower | None = None
         """None unless this broker follows another."""
         self.member: SetMember | None = None
         """None unless this broker is a replica of a set."""
         self._passing_on = PassingOn(
-            self._outgoing,
-            config.auth.inner,
-            config.replication.splice_ms,
+            Outgoing(config.tls), config.auth.inner, config.replication.splice_ms
         )
-        self._hurried = asyncio.Event()
         self.master: ClassicMaster | None = None
         """None unless RocketMQ's slaves may follow this broker."""
         self._shares = 0, 0
@@ -213,7 +207,6 @@ class Broker(BrokerCore, StoreListener):
         texts = {key: format_value(value) for key, value in (settings or {}).items()}
         check_keys(texts)
         broker = cls(build_config(TEMPORARY_SETTINGS | texts))
-        broker._is_temporary = True
         broker._settings_at_start = build_config(TEMPORARY_SETTINGS | texts)
         return broker
 
@@ -283,7 +276,7 @@ class Broker(BrokerCore, StoreListener):
             self._ports.bind("grpcPort", config.grpc_port)
         if config.replication.serves_slaves:
             self._ports.bind("haListenPort", config.replication.ha_port(config.listen_port))
-        if not self._is_temporary:
+        if self._settings_at_start is None:
             layout = StoreLayout.from_config(config.store)
             with store_errors_explained(config.store.root):
                 check_single(config.store)
@@ -306,7 +299,7 @@ class Broker(BrokerCore, StoreListener):
         self._undo.callback(self._ports.close)
         self.prepare()
         tell_about_guard(self.config)
-        if self._is_temporary:
+        if self._settings_at_start is not None:
             self._use_temporary_directory()
         config = self.config
         host = fixed_host(config.bind_address, config.broker_ip1)
@@ -603,8 +596,7 @@ class Broker(BrokerCore, StoreListener):
         continues = self.member is not None and self.member.continues_history
         self.tables.history.start_run(self.kernel.log_end_at_start, continues=continues)
         self._every(SAMPLE_INTERVAL_MS, self.parts.expire)
-        self._every(SAMPLE_INTERVAL_MS, self._sample)
-        undo.callback(lambda: end_tasks([self._sampling]))
+        self._take_samples(undo)
         self._every(WATCH_INTERVAL_MS, self.store.look_after_files)
         self.stalls.start()
         undo.callback(self.stalls.stop)
@@ -695,7 +687,7 @@ class Broker(BrokerCore, StoreListener):
 
     def hurry(self) -> None:
         """Make ``stop`` wait for no more clients."""
-        self._hurried.set()
+        self._passing_on.hurry()
 
     async def _drain(self, member: SetMember) -> None:
         if not member.is_serving:
@@ -706,13 +698,7 @@ class Broker(BrokerCore, StoreListener):
             log.warning("stopping without a handover", reason=str(error))
             return
         log.info("handing clients over before stopping", id=successor_id)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self.config.replication.drain_ms / 1000):
-                while not self._passing_on.has_ended:
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(DRAIN_LOOK_S):
-                            await self._hurried.wait()
-                            return
+        await self._passing_on.drain(self.config.replication.drain_ms / 1000)
 
     async def _stop_serving(self) -> None:
         self.server.stop_listening()
@@ -746,8 +732,14 @@ class Broker(BrokerCore, StoreListener):
 
         self._timers.append(loop.call_later(interval_ms / 1000, run))
 
-    def _sample(self) -> None:
-        self._sampling = run_in_background(self.sample(), "sampling")
+    def _take_samples(self, undo: contextlib.AsyncExitStack) -> None:
+        sampling: list[asyncio.Task[None]] = []
+
+        def sample() -> None:
+            sampling[:] = [run_in_background(self.sample(), "sampling")]
+
+        self._every(SAMPLE_INTERVAL_MS, sample)
+        undo.callback(lambda: end_tasks(sampling))
 
     def store_failed(self, error: StoreFailedError) -> None:
         """See StoreListener."""

@@ -5,6 +5,7 @@ have found it themselves, and held again, to be served here, when this replica b
 """
 
 import asyncio
+import contextlib
 
 import structlog
 
@@ -17,6 +18,7 @@ from rockhopper.protocol.signing import Credentials
 log = structlog.get_logger("broker")
 
 _MASTER_TIMEOUT_S = 3.0
+_DRAIN_LOOK_S = 0.05
 
 
 class PassingOn:
@@ -31,11 +33,26 @@ class PassingOn:
         self._returning: Handover | None = None
         self._refusing: tuple[Server, FrameHandler] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._hurried = asyncio.Event()
 
     @property
     def has_ended(self) -> bool:
         """Whether clients were forwarded, and all of them have disconnected."""
         return self._handed_off is not None and not self._handed_off.has_clients
+
+    async def drain(self, timeout_s: float) -> None:
+        """Forward clients until all have disconnected, for *timeout_s* or until ``hurry``."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while not self.has_ended:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(_DRAIN_LOOK_S):
+                            await self._hurried.wait()
+                            return
+
+    def hurry(self) -> None:
+        """End ``drain`` now, and at once whenever it is called again."""
+        self._hurried.set()
 
     def hold(self, server: Server) -> Handover:
         """Hold all requests of the clients of *server* until they are forwarded."""

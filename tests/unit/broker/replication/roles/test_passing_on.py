@@ -1,5 +1,6 @@
 """Clients of a replica from role to role; how connections are passed on, test_handover.py tests."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -9,6 +10,7 @@ from rockhopper.broker.replication.roles import passing_on
 from rockhopper.broker.replication.roles.passing_on import PassingOn
 from rockhopper.broker.server.listening.outgoing import PLAIN
 from rockhopper.broker.server.remoting.server import Server
+from rockhopper.tasks import start_task
 from tests.support.handlers import Ignoring
 
 NEVER_MS = 3_600_000
@@ -89,3 +91,22 @@ async def test_a_server_refuses_by_itself_once_nobody_is_passed_on_any_more(
     assert other.handler is not HANDLER
     passing.stop()
     assert other.handler is HANDLER
+
+
+async def test_draining_ends_with_the_last_client_and_with_its_time(server: Server) -> None:
+    passing = new()
+    await passing.drain(0)
+    assert not passing.has_ended, "its time is over"
+    await passing.pass_on(passing.hold(server), Master(), frozenset())
+    await passing.drain(NEVER_MS)
+    assert passing.has_ended
+
+
+async def test_draining_can_be_hurried_also_before_it_begins() -> None:
+    passing = new()
+    draining = start_task(passing.drain(NEVER_MS))
+    await asyncio.sleep(0)
+    passing.hurry()
+    await draining
+    await passing.drain(NEVER_MS)
+    assert not passing.has_ended
