@@ -55,7 +55,7 @@ async def of_a_broker() -> list[Family]:
         shown = families(
             broker.kernel,
             broker.features.values(),
-            broker.stalls,
+            broker.metrics_page.stalls,
             broker.connection_counts(),
             LagAges(),
             is_ready=True,

@@ -38,15 +38,14 @@ from rockhopper.broker.features.static_topics.feature import StaticTopicFeature
 from rockhopper.broker.features.transactions.feature import TransactionFeature
 from rockhopper.broker.gateways.console.console import Console
 from rockhopper.broker.hot.hot_pass import HotPass
-from rockhopper.broker.kernel.families import Family, rendered
+from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.kernel.members.guarding import (
     accounts_of,
     guard_of,
     guard_with,
     tell_about_guard,
 )
-from rockhopper.broker.kernel.metrics.broker_metrics import build_info, families, readiness
-from rockhopper.broker.kernel.metrics.lag_metrics import LagAges
+from rockhopper.broker.kernel.metrics.broker_metrics import MetricsPage
 from rockhopper.broker.kernel.metrics.tls_metrics import tls_families
 from rockhopper.broker.kernel.parts import BrokerCore
 from rockhopper.broker.name_server.advertisement import ALONE, Advertisement
@@ -73,7 +72,6 @@ from rockhopper.broker.replication.roles.processors import ReplicaProcessors, fo
 from rockhopper.broker.replication.roles.set_member import OpenAs, SetMember, SwitchError
 from rockhopper.broker.server.listening.outgoing import Outgoing
 from rockhopper.broker.server.loop.clock import BrokerClock
-from rockhopper.broker.server.loop.stalls import StallWatchdog
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.server.remoting.gate import close_connections_of
 from rockhopper.broker.server.remoting.handover import Handover, MasterFinder
@@ -161,8 +159,7 @@ class Broker(BrokerCore, StoreListener):
         self.config = config
         self.clock = BrokerClock()
         self.stats = BrokerStats(now_ms=self.clock.steady_ms)
-        self.stalls = StallWatchdog()
-        self._lag_ages = LagAges()
+        self.metrics_page = MetricsPage()
         self.access = guard_of(config)
         self.access.authenticator.on_change.append(self._end_user)
         self.access.on_change.append(self.advertisement_changed)
@@ -598,8 +595,8 @@ class Broker(BrokerCore, StoreListener):
         self._every(SAMPLE_INTERVAL_MS, self.parts.expire)
         self._take_samples(undo)
         self._every(WATCH_INTERVAL_MS, self.store.look_after_files)
-        self.stalls.start()
-        undo.callback(self.stalls.stop)
+        self.metrics_page.start()
+        undo.callback(self.metrics_page.stop)
         self._every(config.offsets_flush_interval_ms, self.tables.offsets.save_soon)
         self._every(SUBSCRIPTIONS_SAVE_INTERVAL_MS, self.tables.subscriptions.save_soon)
         if config.grpc_port >= 0:
@@ -823,25 +820,16 @@ class Broker(BrokerCore, StoreListener):
             return Page(self.follower.metrics())
         is_ready = self.why_not_ready() is None
         of_set = () if self.member is None else tuple(self.member.metrics())
+        others = chain(of_set, self._tls_families())
         if self.member is not None and not self.member.is_serving:
-            shown_by_all = (
-                build_info(),
-                readiness(is_ready=is_ready),
-                *of_set,
-                *self._tls_families(),
-            )
-            body, content_type = await rendered(self.config, shown_by_all)
-            return Page(body, content_type=content_type)
-        shown = families(
+            return await self.metrics_page.render_following(self.config, others, is_ready=is_ready)
+        return await self.metrics_page.render_serving(
             self.kernel,
             self.features.values(),
-            self.stalls,
             self.connection_counts(),
-            self._lag_ages,
+            others,
             is_ready=is_ready,
         )
-        body, content_type = await rendered(self.config, chain(shown, of_set, self._tls_families()))
-        return Page(body, content_type=content_type)
 
     def _tls_families(self) -> Iterator[Family]:
         counts = {self.server.name: self.server.tls_count} if hasattr(self, "server") else {}

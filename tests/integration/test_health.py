@@ -151,7 +151,7 @@ async def test_no_port_is_opened_when_none_is_wanted() -> None:
 
 
 async def test_metrics_tell_how_long_the_event_loop_was_kept(broker: Broker) -> None:
-    broker.stalls.count, broker.stalls.longest_s = 3, 0.25
+    broker.metrics_page.stalls.count, broker.metrics_page.stalls.longest_s = 3, 0.25
     _, text = await get(broker, "/metrics")
     values = {line.split("{")[0]: line.rsplit(" ", 1)[1] for line in text.splitlines()}
     assert float(values["rockhopper_stalls_total"]) >= 3

@@ -6,9 +6,10 @@ lists them; metrics_page.py generates that page from this code.
 
 import platform
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 
 from rockhopper.broker.feature import FeaturePart
-from rockhopper.broker.kernel.families import SAMPLES_PER_TURN, Family, counter, gauge
+from rockhopper.broker.kernel.families import SAMPLES_PER_TURN, Family, counter, gauge, rendered
 from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.producers import ProducerTable
@@ -20,10 +21,52 @@ from rockhopper.broker.observing.log import dropped_count
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.observing.version import own_version
 from rockhopper.broker.server.loop.stalls import STALL_S, StallWatchdog
+from rockhopper.broker.server.remoting.http import Page
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.live_settings import LiveStoreSettings
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.compiled import MISSING
 from rockhopper.protocol.names import is_retry_topic
+
+
+class MetricsPage:
+    """The page of one broker in any role, and what it counts and caches between two scrapes."""
+
+    def __init__(self) -> None:
+        self.stalls = StallWatchdog()
+        self._ages = LagAges()
+
+    def start(self) -> None:
+        """Begin to count the stalls of the event loop."""
+        self.stalls.start()
+
+    def stop(self) -> None:
+        """Count no more stalls."""
+        self.stalls.stop()
+
+    async def render_serving(
+        self,
+        kernel: Kernel,
+        features: Iterable[FeaturePart],
+        connections: Mapping[str, int],
+        others: Iterable[Family],
+        *,
+        is_ready: bool,
+    ) -> Page:
+        """Return the page of a broker that serves clients, with *others* at its end."""
+        own = families(kernel, features, self.stalls, connections, self._ages, is_ready=is_ready)
+        return await _render(kernel.config, chain(own, others))
+
+    async def render_following(
+        self, config: BrokerConfig, others: Iterable[Family], *, is_ready: bool
+    ) -> Page:
+        """Return the page of a replica that follows, with *others* at its end."""
+        return await _render(config, chain((build_info(), readiness(is_ready=is_ready)), others))
+
+
+async def _render(config: BrokerConfig, shown: Iterable[Family | None]) -> Page:
+    body, content_type = await rendered(config, shown)
+    return Page(body, content_type=content_type)
 
 
 def families(
