@@ -6,14 +6,13 @@ from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from rockhopper.broker.gateways.grpc.identity import Proved
+from rockhopper.broker.gateways.grpc.identity import ConnectionIdentity
 from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError, status_of, unconfirmed_status
 from rockhopper.broker.server.loop.latencies import RequestLabels, RequestTimes
 from rockhopper.broker.store.files.errors import NotReplicatedError, StoreError, StoreFailedError
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.access import AccessRules, Action, Resource, name_missing
-from rockhopper.broker.users.authentication import FailureAllowance
 from rockhopper.broker.users.peer import ConnectionAddresses, Notice, Peer, Principal
 from rockhopper.protocol.grpc_v2.codes import Code, GrpcStatus
 from rockhopper.protocol.grpc_v2.framing import MessageSplitter, framed
@@ -49,12 +48,8 @@ class CallConnection(Protocol):
     """The connection of a call."""
 
     loop: asyncio.AbstractEventLoop
-    principal: Principal
     addresses: ConnectionAddresses
-    proved: Proved | None
-    """The proof of identity of its last call, if users exist."""
-    failures: FailureAllowance
-    """The names that have failed to authenticate on it."""
+    identity: ConnectionIdentity
 
     @property
     def peer(self) -> str:
@@ -144,7 +139,7 @@ class Call:
         self.rpc = rpc
         self.fields = fields
         """The header fields by name, without those that only a proxy may set."""
-        self.principal: Principal = connection.principal
+        self.principal: Principal = connection.identity.anonymous
         self.reader = reader
         self.requests = 0
         """The number of messages that the client has sent."""

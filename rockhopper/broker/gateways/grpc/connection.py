@@ -24,13 +24,12 @@ from typing import Any, Protocol, cast
 import structlog
 
 from rockhopper.broker.gateways.grpc.call import Call
-from rockhopper.broker.gateways.grpc.identity import AUTHORIZATION, Proved
+from rockhopper.broker.gateways.grpc.identity import AUTHORIZATION, ConnectionIdentity
 from rockhopper.broker.gateways.grpc.service import GrpcService
 from rockhopper.broker.server.listening.caller import DIRECT, Caller
 from rockhopper.broker.server.listening.socket_names import read_addresses
 from rockhopper.broker.server.listening.unfinished import UNKNOWN_BYTES_MAX
-from rockhopper.broker.users.authentication import FailureAllowance
-from rockhopper.broker.users.peer import ConnectionAddresses, Principal
+from rockhopper.broker.users.peer import ConnectionAddresses
 from rockhopper.protocol.grpc_v2.codes import GrpcStatus
 from rockhopper.protocol.grpc_v2.framing import FramingError, MessageSplitter
 from rockhopper.protocol.http2.connection import (
@@ -90,6 +89,47 @@ class Port(Protocol):
         """Run *work* as its own task, until the server closes."""
 
 
+class CallActivity:
+    """The times of one connection's last calls, reads and writes; times are the loop's."""
+
+    __slots__ = ("_connected_at_s", "frame_begun_at_s", "held_at_s", "last_call_s", "stalled_at_s")
+
+    def __init__(self, now_s: float) -> None:
+        self._connected_at_s = now_s
+        self.last_call_s: float | None = None
+        """When the last call began; None: there was none."""
+        self.frame_begun_at_s: float | None = None
+        """When the incomplete frame began to arrive; None: no frame is incomplete."""
+        self.held_at_s = now_s
+        """When an incomplete request last received data."""
+        self.stalled_at_s: float | None = None
+        """Since when the client does not read its answers; None: it reads."""
+
+    def continue_frame(self, now_s: float) -> None:
+        """Record that a frame is still incomplete."""
+        if self.frame_begun_at_s is None:
+            self.frame_begun_at_s = now_s
+
+    def find_timeout(self, now_s: float, *, is_holding: bool, is_answering: bool) -> str | None:
+        """Return why the connection has timed out; None if it has not.
+
+        *is_holding*: a request is incomplete; *is_answering*: a call is open.
+        """
+        if self.stalled_at_s is not None:
+            is_still = now_s - self.stalled_at_s > STANDSTILL_TIMEOUT_S
+            return "the client did not read its answers" if is_still else None
+        if self.last_call_s is None and now_s - self._connected_at_s > FIRST_REQUEST_TIMEOUT_S:
+            return "the client sent no request"
+        begun_s = self.frame_begun_at_s
+        if begun_s is not None and now_s - begun_s > FRAME_TIMEOUT_S:
+            return "a frame was not completed"
+        if is_holding and now_s - self.held_at_s > FRAME_TIMEOUT_S:
+            return "a request was not completed"
+        if is_answering or self.last_call_s is None:
+            return None
+        return "idle" if now_s - self.last_call_s > IDLE_TIMEOUT_S else None
+
+
 class GrpcConnection(asyncio.Protocol):
     """One connection. All methods belong to the event loop's thread."""
 
@@ -112,15 +152,8 @@ class GrpcConnection(asyncio.Protocol):
         self._is_flush_due = False
         self.closed = False
         self.addresses = ConnectionAddresses()
-        self.principal = Principal("")
-        self.proved: Proved | None = None
-        self.failures = FailureAllowance()
-        self.connected_at_s = self.last_call_s = self.loop.time()
-        self.has_asked = False
-        self.frame_begun_at_s: float | None = None
-        self.held_at_s = 0.0
-        """When an incomplete request last received data."""
-        self.stalled_at_s: float | None = None
+        self.identity = ConnectionIdentity("")
+        self.activity = CallActivity(self.loop.time())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admit the client, or close at once if there are too many."""
@@ -130,7 +163,7 @@ class GrpcConnection(asyncio.Protocol):
         close_in_children(transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
         self.addresses = read_addresses(transport, self.caller)
-        self.principal = Principal(self.addresses.peer_host)
+        self.identity = ConnectionIdentity(self.addresses.peer_host)
         if not self.server.admit(self):
             self.closed = True
             transport.abort()
@@ -166,7 +199,7 @@ class GrpcConnection(asyncio.Protocol):
     @property
     def is_known(self) -> bool:
         """Whether the peer has authenticated as a user."""
-        return self.proved is not None
+        return self.identity.user is not None
 
     def drop_held(self, reason: str) -> None:
         """Drop incomplete requests, and close at once."""
@@ -177,16 +210,17 @@ class GrpcConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Serve the requests in *data*, now or in later iterations of the loop."""
-        if not self.has_asked and data[:4] in (b"GET ", b"POST", b"HEAD", b"PUT "):
+        activity = self.activity
+        if activity.last_call_s is None and data[:4] in (b"GET ", b"POST", b"HEAD", b"PUT "):
             assert self._transport is not None
             self._transport.write(_NO_HTTP_2)
             self.close()
             return
         self._backlog += self._http2.receive(data)
-        if not self._http2.is_in_frame:
-            self.frame_begun_at_s = None
-        elif self.frame_begun_at_s is None:
-            self.frame_begun_at_s = self.loop.time()
+        if self._http2.is_in_frame:
+            activity.continue_frame(self.loop.time())
+        else:
+            activity.frame_begun_at_s = None
         self._serve()
 
     def _serve(self) -> None:
@@ -215,7 +249,7 @@ class GrpcConnection(asyncio.Protocol):
         if self._backlog:
             transport.pause_reading()
             self.loop.call_soon(self._serve)
-        elif self.stalled_at_s is None:
+        elif self.activity.stalled_at_s is None:
             transport.resume_reading()
 
     def _take(self, event: Event) -> None:
@@ -246,8 +280,7 @@ class GrpcConnection(asyncio.Protocol):
 
     def _asked(self, asked: RequestStarted) -> None:
         stream_id, fields = asked.stream_id, asked.fields
-        self.has_asked = True
-        self.last_call_s = self.loop.time()
+        self.activity.last_call_s = self.loop.time()
         content = fields.get("content-type", "")
         is_grpc = content == "application/grpc" or content.startswith(_CONTENT_TYPES)
         if not is_grpc or fields[":method"] != "POST":
@@ -308,7 +341,7 @@ class GrpcConnection(asyncio.Protocol):
         messages = reader.feed(data)
         if reader.held_bytes or before:
             self._held_bytes += reader.held_bytes - before
-            self.held_at_s = self.loop.time()
+            self.activity.held_at_s = self.loop.time()
             if reader.held_bytes and self._held_bytes > HELD_BYTES_MAX:
                 raise FramingError(
                     GrpcStatus.RESOURCE_EXHAUSTED,
@@ -392,7 +425,7 @@ class GrpcConnection(asyncio.Protocol):
         data = self._http2.drain()
         if data:
             transport.write(data)
-            if self.stalled_at_s is not None and (
+            if self.activity.stalled_at_s is not None and (
                 transport.get_write_buffer_size() > UNREAD_BYTES_MAX
             ):
                 self.abort("the client did not read its answers")
@@ -405,14 +438,14 @@ class GrpcConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Stop reading from a client that does not read its answers."""
-        self.stalled_at_s = self.loop.time()
+        self.activity.stalled_at_s = self.loop.time()
         self._http2.paused = True
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Send the waiting data, then resume reading."""
-        self.stalled_at_s = None
+        self.activity.stalled_at_s = None
         self._backlog += self._http2.resume()
         self._serve()
 
@@ -438,21 +471,11 @@ class GrpcConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def overdue(self, now_s: float) -> str | None:
+    def find_timeout(self, now_s: float) -> str | None:
         """Return why the connection has timed out; None if it has not."""
-        if self.stalled_at_s is not None:
-            is_still = now_s - self.stalled_at_s > STANDSTILL_TIMEOUT_S
-            return "the client did not read its answers" if is_still else None
-        if not self.has_asked and now_s - self.connected_at_s > FIRST_REQUEST_TIMEOUT_S:
-            return "the client sent no request"
-        begun_s = self.frame_begun_at_s
-        if begun_s is not None and now_s - begun_s > FRAME_TIMEOUT_S:
-            return "a frame was not completed"
-        if self._held_bytes and now_s - self.held_at_s > FRAME_TIMEOUT_S:
-            return "a request was not completed"
-        if not self.open_calls and now_s - self.last_call_s > IDLE_TIMEOUT_S:
-            return "idle"
-        return None
+        return self.activity.find_timeout(
+            now_s, is_holding=bool(self._held_bytes), is_answering=bool(self.open_calls)
+        )
 
 
 def _status_fields(code: GrpcStatus, text: str) -> Fields:

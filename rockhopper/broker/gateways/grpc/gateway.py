@@ -113,7 +113,7 @@ class GrpcGateway:
         """Disconnect everything that acts for *user*."""
         self.sessions.end_user(user)
         for connection in list(self.server.connections):
-            if connection.proved is not None and connection.proved.principal.user == user:
+            if connection.identity.user == user:
                 connection.abort("its user was changed or deleted")
 
     def stop_listening(self) -> None:

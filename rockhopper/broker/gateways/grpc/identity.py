@@ -17,7 +17,7 @@ from rockhopper.protocol.signing import parse_grpc_authorization
 AUTHORIZATION, SIGNED = "authorization", "x-mq-date-time"
 
 
-class Proved(NamedTuple):
+class _Proof(NamedTuple):
     """The last proof of identity on a connection."""
 
     authorization: str
@@ -25,28 +25,45 @@ class Proved(NamedTuple):
     principal: Principal
 
 
-def identify(
-    access: AccessRules,
-    fields: dict[str, str],
-    host: str,
-    proved: Proved | None,
-    failures: FailureAllowance | None = None,
-) -> Proved | None:
-    """Return the identity that header *fields* from *host* prove; None if there are no users.
+class ConnectionIdentity:
+    """The peer of one connection, and the user that its calls have proved."""
 
-    *failures* are those of the connection. Raises NotAuthenticated.
-    """
-    if not isinstance(access, Guard) or access.is_open:
-        return None
-    authorization, signed = fields.get(AUTHORIZATION, ""), fields.get(SIGNED, "")
-    if proved is not None and (authorization, signed) == proved[:2]:
-        return proved
-    parsed = parse_grpc_authorization(authorization)
-    if parsed is None:
-        raise NotAuthenticated(
-            "the call is not signed, and this broker requires users: give the client an access "
-            "key and a secret key"
-        )
-    user, signature = parsed
-    principal = access.authenticator.verify(user, signed.encode(), signature, host, failures)
-    return Proved(authorization, signed, principal)
+    __slots__ = ("_failures", "_proof", "anonymous")
+
+    def __init__(self, host: str) -> None:
+        self.anonymous = Principal(host)
+        """The principal of calls that prove nothing."""
+        self._proof: _Proof | None = None
+        self._failures = FailureAllowance()
+        """The names that have failed to authenticate on the connection."""
+
+    @property
+    def user(self) -> str | None:
+        """The user of the last call that was identified; None: no call has proved any."""
+        return None if self._proof is None else self._proof.principal.user
+
+    def identify(self, access: AccessRules, fields: dict[str, str]) -> Principal:
+        """Return the principal that a call's header *fields* prove; anonymous without users.
+
+        Raises NotAuthenticated.
+        """
+        if not isinstance(access, Guard) or access.is_open:
+            self._proof = None
+            return self.anonymous
+        authorization, signed = fields.get(AUTHORIZATION, ""), fields.get(SIGNED, "")
+        proof = self._proof
+        if proof is None or (authorization, signed) != proof[:2]:
+            principal = self._verify(access, authorization, signed)
+            proof = self._proof = _Proof(authorization, signed, principal)
+        return proof.principal
+
+    def _verify(self, guard: Guard, authorization: str, signed: str) -> Principal:
+        parsed = parse_grpc_authorization(authorization)
+        if parsed is None:
+            raise NotAuthenticated(
+                "the call is not signed, and this broker requires users: give the client an access "
+                "key and a secret key"
+            )
+        user, signature = parsed
+        host = self.anonymous.host
+        return guard.authenticator.verify(user, signed.encode(), signature, host, self._failures)

@@ -91,7 +91,7 @@ class GrpcServer(OpenConnections[GrpcConnection]):
 
     def _sweep_piece(self, connections: list[GrpcConnection], now_s: float) -> None:
         for connection in connections[-SWEPT_PER_TURN:]:
-            reason = connection.overdue(now_s)
+            reason = connection.find_timeout(now_s)
             if reason is not None:
                 connection.abort(reason)
         del connections[-SWEPT_PER_TURN:]

@@ -13,7 +13,6 @@ from typing import Any
 from rockhopper.broker.feature import RpcRow
 from rockhopper.broker.gateways.grpc.activities.producing import Producing
 from rockhopper.broker.gateways.grpc.call import Call, Demands, Rpc
-from rockhopper.broker.gateways.grpc.identity import identify
 from rockhopper.broker.server.loop.latencies import RequestTimes
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.users.access import AccessRules
@@ -75,12 +74,7 @@ class GrpcService:
             call.reply(reply)
 
     def _admit(self, call: Call, demands: Demands) -> None:
-        line = call.connection
-        line.proved = identify(
-            self.access, call.fields, line.addresses.peer_host, line.proved, line.failures
-        )
-        if line.proved is not None:
-            call.principal = line.proved.principal
+        call.principal = call.connection.identity.identify(self.access, call.fields)
         call.admit(self.access, demands)
 
 

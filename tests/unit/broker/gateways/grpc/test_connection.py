@@ -1,5 +1,7 @@
 """One connection: what is asked in odd ways, and what it costs to be rude."""
 
+from typing import Any
+
 import pytest
 
 from rockhopper.broker.gateways.grpc.connection import (
@@ -9,6 +11,7 @@ from rockhopper.broker.gateways.grpc.connection import (
     IDLE_TIMEOUT_S,
     STANDSTILL_TIMEOUT_S,
     UNREAD_BYTES_MAX,
+    CallActivity,
     GrpcConnection,
 )
 from rockhopper.protocol.grpc_v2.framing import framed
@@ -112,24 +115,53 @@ async def test_answers_that_nobody_reads_end_the_connection(client: GrpcClient) 
 
 @needs("pop")
 async def test_rude_clients_are_waited_for_so_long(client: GrpcClient) -> None:
-    connection = client.connection
-    now_s = connection.connected_at_s
-    assert connection.overdue(now_s + FIRST_REQUEST_TIMEOUT_S) is None
-    assert connection.overdue(now_s + FIRST_REQUEST_TIMEOUT_S + 1) == "the client sent no request"
+    connection, activity = client.connection, client.connection.activity
+    now_s = connection.loop.time()
+    assert connection.find_timeout(now_s) is None
+    late_s = now_s + FIRST_REQUEST_TIMEOUT_S + 1
+    assert connection.find_timeout(late_s) == "the client sent no request"
     await client.ask("QueryRoute", request("QueryRoute", topic="t"))
-    last_s = connection.last_call_s
-    assert connection.overdue(last_s + IDLE_TIMEOUT_S + 1) == "idle"
+    assert activity.last_call_s is not None
+    assert connection.find_timeout(activity.last_call_s + IDLE_TIMEOUT_S + 1) == "idle"
     client.ask_for("ReceiveMessage", receiving("t"))
-    assert connection.overdue(connection.last_call_s + IDLE_TIMEOUT_S + 1) is None
+    assert connection.find_timeout(activity.last_call_s + IDLE_TIMEOUT_S + 1) is None
     connection.data_received(b"\0\0\x05")
-    begun_s = connection.frame_begun_at_s
+    begun_s = activity.frame_begun_at_s
     assert begun_s is not None
-    assert connection.overdue(begun_s + FRAME_TIMEOUT_S + 1) == "a frame was not completed"
+    late_s = begun_s + FRAME_TIMEOUT_S + 1
+    assert connection.find_timeout(late_s) == "a frame was not completed"
     connection.pause_writing()
-    stalled_s = connection.stalled_at_s
+    stalled_s = activity.stalled_at_s
     assert stalled_s is not None
-    assert connection.overdue(stalled_s + STANDSTILL_TIMEOUT_S) is None
-    assert connection.overdue(stalled_s + STANDSTILL_TIMEOUT_S + 1) is not None
+    assert connection.find_timeout(stalled_s + STANDSTILL_TIMEOUT_S) is None
+    assert connection.find_timeout(stalled_s + STANDSTILL_TIMEOUT_S + 1) is not None
+
+
+@pytest.mark.parametrize(
+    ("is_holding", "is_answering", "timeout_s", "reason"),
+    [
+        (True, True, FRAME_TIMEOUT_S, "a request was not completed"),
+        (False, False, IDLE_TIMEOUT_S, "idle"),
+        (False, True, 3600.0, None),
+    ],
+)
+def test_an_incomplete_request_times_out_and_an_open_call_does_not(
+    is_holding: bool, is_answering: bool, timeout_s: float, reason: str | None
+) -> None:
+    activity = CallActivity(0.0)
+    activity.last_call_s = activity.held_at_s = 5.0
+    holding: Any = {"is_holding": is_holding, "is_answering": is_answering}
+    assert activity.find_timeout(5.0 + timeout_s, **holding) is None
+    assert activity.find_timeout(5.1 + timeout_s, **holding) == reason
+
+
+def test_the_time_of_a_frame_begins_with_its_first_bytes() -> None:
+    activity = CallActivity(0.0)
+    activity.last_call_s = 0.0
+    activity.continue_frame(1.0)
+    activity.continue_frame(20.0)
+    reason = activity.find_timeout(1.1 + FRAME_TIMEOUT_S, is_holding=False, is_answering=False)
+    assert reason == "a frame was not completed"
 
 
 async def test_bodies_that_do_not_end_hold_no_more_than_so_much(client: GrpcClient) -> None:
@@ -146,9 +178,11 @@ async def test_bodies_that_do_not_end_hold_no_more_than_so_much(client: GrpcClie
     assert not answer.is_ended
     reply = await client.ask("SendMessage", sending("t"))
     assert reply.entries[0].message_id == "ID1"
-    now_s = client.connection.held_at_s
-    assert client.connection.overdue(now_s + FRAME_TIMEOUT_S) is None
-    assert client.connection.overdue(now_s + FRAME_TIMEOUT_S + 1) == "a request was not completed"
+    now_s = client.connection.activity.held_at_s
+    assert client.connection.find_timeout(now_s + FRAME_TIMEOUT_S) is None
+    assert (
+        client.connection.find_timeout(now_s + FRAME_TIMEOUT_S + 1) == "a request was not completed"
+    )
 
 
 @needs("pop")
@@ -167,4 +201,4 @@ async def test_silence_after_the_preface_is_no_request(served: GrpcBroker) -> No
     connection = GrpcConnection(served.gateway.server)
     connection.connection_made(Pipe("127.0.0.1"))  # type: ignore[arg-type]
     connection.data_received(PREFACE)
-    assert not connection.has_asked
+    assert connection.activity.last_call_s is None

@@ -59,8 +59,7 @@ async def test_a_signature_says_who_it_is(client: GrpcClient, scope: str, upper:
     for _ in range(2):
         reply = await client.ask("SendMessage", sending("t"), **fields)
         assert reply.status.code == Code.OK
-    assert client.connection.proved is not None
-    assert client.connection.proved.principal.user == "alice"
+    assert client.connection.identity.user == "alice"
 
 
 @pytest.mark.parametrize(

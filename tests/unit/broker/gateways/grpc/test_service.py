@@ -8,14 +8,14 @@ from rockhopper.broker.feature import RpcRow
 from rockhopper.broker.gateways.grpc.activities.producing import Producing
 from rockhopper.broker.gateways.grpc.call import Demands
 from rockhopper.broker.gateways.grpc.gateway import GrpcGateway
+from rockhopper.broker.gateways.grpc.identity import ConnectionIdentity
 from rockhopper.broker.gateways.grpc.probing import probes
 from rockhopper.broker.gateways.grpc.service import GrpcService
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.users.access import AccessRules
 from rockhopper.broker.users.accounts import User
-from rockhopper.broker.users.authentication import FailureAllowance
 from rockhopper.broker.users.guard import Guard
-from rockhopper.broker.users.peer import ConnectionAddresses, Principal
+from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol.grpc_v2.messages import METHODS, SERVICE
 from rockhopper.protocol.signing import sign
 from tests.support.served_broker import ServedBroker
@@ -43,10 +43,7 @@ class Asking:
         self.fields = {name.replace("_", "-"): text for name, text in fields.items()}
         self.principal = Principal("10.0.0.7")
         self.connection = self
-        self.proved = None
-        self.failures = FailureAllowance()
-        self.addresses = ConnectionAddresses("10.0.0.7")
-        self.proved = None
+        self.identity = ConnectionIdentity("10.0.0.7")
         self.rpc = service.find("/apache.rocketmq.v2.MessagingService/Heartbeat")
         self.replies: list[Any] = []
         self.refusals: list[str] = []
