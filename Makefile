@@ -4,9 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 DOCKER ?= docker
 PYTEST := $(BIN)/python -m pytest
-# tests/conftest.py says which worker runs what.
+# Many short tests run in shares (tests/support/shares.py), few long ones in workers of xdist.
 WORKERS ?= 2
+SHARES := --shares $(WORKERS)
 PARALLEL := --numprocesses $(WORKERS)
+# The files with tests of a marker: collecting all others costs more than many a suite itself.
+TESTPATHS = $(shell sed -n 's/^testpaths = \[\(.*\)\]/\1/p' pyproject.toml | tr -d '",')
+marked = $(shell grep -rl --include='test_*.py' 'mark\.$(1)' $(TESTPATHS))
 # SHORT=1 leaves out those marked long, which take a minute and more each.
 NOT_LONG := $(if $(SHORT), and not long)
 
@@ -65,10 +69,10 @@ run: $(VENV)/.installed  ## start a broker with embedded name server, store unde
 	@exec $(BIN)/rockhopper-broker --store ./data
 
 test: $(VENV)/.installed-test  ## run the tests (five minutes)
-	$(PYTEST) -q $(PARALLEL)
+	$(PYTEST) -q $(SHARES)
 
 test-more: $(VENV)/.installed-test  ## run the tests that cost more: killed daemons, installed packages, every step of a job
-	$(PYTEST) -q $(PARALLEL) -m "costly"
+	$(PYTEST) -q $(PARALLEL) -m "costly" $(call marked,costly)
 
 test-extras: $(VENV)/.installed-test-extras  ## run the tests that need grpcio, the OpenTelemetry SDK, coverage …
 	$(PYTEST) -q $(PARALLEL) tests/extras tests/unit/client/middleware tests/integration/test_docs_examples.py
@@ -84,7 +88,7 @@ test-thorough: $(VENV)/.installed-test  ## run the generated tests with ten time
 	$(PYTEST) -q $(PARALLEL) --hypothesis-profile=thorough tests/property
 
 test-slow: $(VENV)/.installed-test  ## run the suites that take minutes (crash loops, fault injection)
-	$(PYTEST) -q $(PARALLEL) -m "slow and not spark$(NOT_LONG)" --timeout 2400
+	$(PYTEST) -q $(PARALLEL) -m "slow and not spark$(NOT_LONG)" --timeout 2400 $(call marked,slow)
 
 chaos: $(VENV)/.installed-test  ## cut the power, kill, fill the disk, flip bits … for two minutes (root)
 	$(BIN)/python -m tests.chaos
@@ -103,7 +107,7 @@ test-timers: $(VENV)/.installed-test  ## 100,000 timers of an hour within minute
 	ROCKHOPPER_TIME_RATE=$${ROCKHOPPER_TIME_RATE:-60} $(PYTEST) -q -s -m slow tests/integration/test_timers_faketime.py
 
 deletable: $(VENV)/.installed-test  ## run the tests without a feature (FEATURE=name, or one by turns)
-	$(BIN)/python -m tests.house.deletable $(if $(FEATURE),--feature $(FEATURE)) -- $(PARALLEL)
+	$(BIN)/python -m tests.house.deletable $(if $(FEATURE),--feature $(FEATURE)) -- $(SHARES)
 
 mutants: $(VENV)/.installed-test-extras  ## see whether the tests notice 300 changes of the code (two hours); goes on where it was stopped
 	$(BIN)/python -m tests.house.mutants
@@ -122,7 +126,7 @@ spark-demo: $(VENV)/.installed-spark  ## stream text through a broker into Spark
 	@$(BIN)/python -m rockhopper.pipeline demo --output build/spark-demo
 
 spark-test: $(VENV)/.installed-test-spark  ## run the Spark tests that take minutes (kills, a cluster)
-	$(PYTEST) -q $(PARALLEL) -m "spark and slow$(NOT_LONG)" --timeout 2400
+	$(PYTEST) -q $(PARALLEL) -m "spark and slow$(NOT_LONG)" --timeout 2400 $(call marked,slow)
 
 SPARK_RESULTS ?= build/spark-kills.jsonl
 spark-kills: $(VENV)/.installed-test  ## kill drivers, workers and brokers of exactly-once queries 140 times; goes on where it was stopped

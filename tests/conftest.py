@@ -18,6 +18,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from rockhopper.broker import Broker
 from rockhopper.client import Admin, Producer
+from tests.support import shares
 from tests.support.command_line import CommandLine
 from tests.support.wire import WireClient
 
@@ -29,23 +30,27 @@ settings.register_profile("explore", _untimed, max_examples=1000)
 settings.load_profile("repeatable")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options that divide a run among processes."""
+    shares.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the other shares."""
+    if config.option.shares > 1:
+        config.pluginmanager.register(shares.Share(config))
+
+
 # Their tests take a minute each and share no broker.
 _OF_THEIR_OWN = ("tests/interop/test_stores.py", "tests/interop/test_timers.py")
 
 
 class _Modules(LoadScopeScheduling):  # type: ignore[misc]
-    """A worker takes whole modules, which share what they start.
-
-    One has the session of Spark, and one the tests of pages, which parse all sources.
-    """
+    """A worker of xdist takes whole groups of modules, which share what they start."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
-        if path in _OF_THEIR_OWN:
-            return nodeid
-        if path.startswith("tests/unit/docs/"):
-            return "the pages"
-        return "the session of Spark" if path.endswith("_in_spark.py") else path
+        return nodeid if path in _OF_THEIR_OWN else shares.group(path)
 
 
 @pytest.hookimpl(optionalhook=True)
