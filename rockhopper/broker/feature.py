@@ -21,11 +21,11 @@ from typing import Any, NamedTuple, Protocol
 
 from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.kernel.kernel import Kernel
-from rockhopper.broker.kernel.send.sender import DivertSend, PrepareSend
+from rockhopper.broker.kernel.send.sender import DivertHalf, PrepareSend
 from rockhopper.broker.kernel.state import NoState, State
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.server.loop.part import Part
-from rockhopper.broker.server.remoting.dispatcher import Processor, Row
+from rockhopper.broker.server.remoting.dispatcher import Row, Wrap
 from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.protocol.frame import Frame
@@ -41,8 +41,6 @@ __all__ = [
     "Wrap",
     "check_features",
 ]
-
-Wrap = Callable[[Processor], Processor]
 
 
 class FastPath(Protocol):
@@ -87,15 +85,14 @@ class FeaturePart(Part):
     processors: Mapping[int, Row] = {}
     """Request code → its row. No two features serve the same code."""
     wraps: Mapping[int, Wrap] = {}
-    """Request code → a function that wraps its processor, which may be another feature's. The
-    permission of the processor stays. Later features wrap the wrappers of earlier ones."""
-
+    """Request code → what the feature does around its processor, which may be another feature's.
+    The permission of the processor stays. No two features wrap the same code."""
     prepare_send: Mapping[str, PrepareSend] = {}
     """Property → a function that changes the queue and the properties of single messages with this
     property, on the general path. Functions of earlier features run first."""
-    divert_send: DivertSend | None = None
-    """A function that stores certain single messages in another queue first. It runs after
-    ``prepare_send`` of all features; functions of earlier features run first."""
+    divert_half: DivertHalf | None = None
+    """A function that stores half messages in another queue first. It runs after ``prepare_send``
+    of all features; functions of earlier features run first."""
     fast: FastPath | None = None
     """What the hot pass may serve for the feature without the dispatcher."""
     halves_opened: Callable[[list[tuple[int, int, str]]], None] | None = None

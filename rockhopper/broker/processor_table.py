@@ -46,7 +46,9 @@ def build_table(broker: BrokerCore) -> dict[int, Row]:
         _extend(rows, part.processors, f"the feature {name}")
     for part in broker.features.values():
         for code, wrap in part.wraps.items():
-            rows[code] = rows[code]._replace(processor=wrap(rows[code].processor))
+            if rows[code].wrap is not None:
+                raise ValueError(f"two features wrap the code {code}")
+            rows[code] = rows[code]._replace(wrap=wrap)
     return rows
 
 

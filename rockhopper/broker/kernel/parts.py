@@ -114,8 +114,8 @@ class BrokerCore:
         }
         for part in self.features.values():
             kernel.sender.preparations += part.prepare_send.items()
-            if part.divert_send is not None:
-                kernel.sender.diversions.append(part.divert_send)
+            if part.divert_half is not None:
+                kernel.sender.diversions.append(part.divert_half)
         self.store.scrub.others.append(self.tables)
         parts.register_last(
             UnusedGroups(self.tables, kernel.consumers, self.store, self.features.values())

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from rockhopper.broker.app import FEATURES
-from rockhopper.broker.feature import Feature, check_features
+from rockhopper.broker.feature import Feature, Wrap, check_features
 from rockhopper.broker.kernel.state_records import StateKind
 from rockhopper.broker.processor_table import build_table
 from rockhopper.broker.server.loop.clock import BrokerClock
@@ -57,5 +57,16 @@ async def test_a_code_that_two_serve_is_refused(tmp_path: Path) -> None:
     taken: Any = next(iter(build_table(broker)))
     broker.features["greedy"] = cast(Any, SimpleNamespace(processors={taken: None}))
     with pytest.raises(ValueError, match=f"the feature greedy serves the code {taken}"):
+        build_table(broker)
+    broker.store.abandon()
+
+
+async def test_a_code_that_two_wrap_is_refused(tmp_path: Path) -> None:
+    broker = ServedBroker(tmp_path, Clock(), {})
+    code = next(code for code, row in build_table(broker).items() if row.wrap is None)
+    for name in ("first", "second"):
+        part = SimpleNamespace(processors={}, wraps={code: Wrap((), cast(Any, None))})
+        broker.features[name] = cast(Any, part)
+    with pytest.raises(ValueError, match=f"two features wrap the code {code}"):
         build_table(broker)
     broker.store.abandon()

@@ -106,7 +106,7 @@ class StaticTopicProcessors:
         }
 
     def wraps(self) -> dict[int, Wrap]:
-        """Return the wrappers of the processors whose requests name a queue."""
+        """Return the wraps of the processors whose requests name a queue."""
         steps: dict[int, Serve] = {
             Code.SEND_MESSAGE: self.send,
             Code.SEND_MESSAGE_V2: self.send,
@@ -120,23 +120,17 @@ class StaticTopicProcessors:
             Code.GET_MIN_OFFSET: self.search,
             Code.GET_EARLIEST_MSG_STORETIME: self.earliest_time,
         }
-        return {code: partial(self.logical, serve=serve) for code, serve in steps.items()}
-
-    def logical(self, processor: Processor, serve: Serve) -> Processor:
-        """Wrap *processor*: *serve* handles requests that name a logical queue."""
         mappings = self._static_topics.mappings
+        return {code: Wrap(mappings, partial(self._choose, serve)) for code, serve in steps.items()}
 
-        def process(request: Request) -> Served:
-            if not mappings:
-                return processor(request)
-            ext = request.ext
-            topic = ext.get("b" if request.code in _SHORT_NAMES else "topic", "")
-            static = mappings.get(topic)
-            if static is None or ext.get("lo", "").lower() == "false":
-                return processor(request)
-            return serve(request, static, processor)
-
-        return process
+    def _choose(self, serve: Serve, request: Request, processor: Processor) -> Served:
+        """Serve the request by *serve* if it names a logical queue, else by *processor*."""
+        ext = request.ext
+        topic = ext.get("b" if request.code in _SHORT_NAMES else "topic", "")
+        static = self._static_topics.mappings.get(topic)
+        if static is None or ext.get("lo", "").lower() == "false":
+            return processor(request)
+        return serve(request, static, processor)
 
     def send(self, request: Request, static: StaticTopic, processor: Processor) -> Served:
         """10, 310, 320: send to the newest piece."""

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from rockhopper.broker.kernel.send.send_request import Send, is_half
+from rockhopper.broker.kernel.send.send_request import Send
 from rockhopper.broker.kernel.send.sender import Diversion
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.users.errors import IllegalMessage, NoPermission
@@ -77,14 +77,12 @@ class HalfSends:
 
     def divert(
         self, send: Send, properties: dict[str, str], topic: str, queue_id: int
-    ) -> DivertedHalf | None:
-        """Return a half message if the producer sends one; the commit evaluates its delay.
+    ) -> DivertedHalf:
+        """Return the half message for *send*; the commit evaluates its delay.
 
         Raises:
             Refusal: the broker accepts no half message, or not this one.
         """
-        if not is_half(send, properties):
-            return None
         if "\x01" in send.group or "\x02" in send.group:
             raise IllegalMessage(
                 "the producer group contains a character that ends a property, but a transaction "

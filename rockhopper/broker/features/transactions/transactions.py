@@ -90,7 +90,7 @@ class Transactions(FeaturePart):
         self.processors = TransactionProcessors(store, self.ledger, self.ends, self.resume).rows()
         self.fast = PlainEnds(store, topics, self.halves, self.ends, now_ms)
         self.halves_opened = self.opened_together
-        self.divert_send = HalfSends(config, self).divert
+        self.divert_half = HalfSends(config, self).divert
 
     def start(self) -> None:
         """Find the open half messages and start the checks; needs an event loop."""

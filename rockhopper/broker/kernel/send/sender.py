@@ -88,10 +88,10 @@ class Diversion:
         """Add to the entry of the message in a gRPC answer."""
 
 
-DivertSend: TypeAlias = Callable[[Send, dict[str, str], str, int], Diversion | None]
-"""Stores certain single messages elsewhere: takes the prepared send, the properties that will be
-stored, the topic and the queue id. It may change the properties, and may raise a Refusal. A message
-that one feature diverts is not shown to later ones, and is not delayed."""
+DivertHalf: TypeAlias = Callable[[Send, dict[str, str], str, int], Diversion | None]
+"""Stores half messages elsewhere: takes the prepared send, the properties that will be stored, the
+topic and the queue id. It may change the properties, and may raise a Refusal. A message that one
+feature diverts is not shown to later ones, and is not delayed."""
 
 
 def broker_properties(config: BrokerConfig) -> bytes:
@@ -130,8 +130,8 @@ class Sender:
         self._unique_ids = UniqueIds(store_host[:-4], now_ms)
         self.preparations: list[tuple[str, PrepareSend]] = []
         """Those of the features, in order, each for messages with one property."""
-        self.diversions: list[DivertSend] = []
-        """Those of the features, in order."""
+        self.diversions: list[DivertHalf] = []
+        """Those of the features, in order, for half messages."""
 
     def send(self, send: Send) -> tuple[Placed, int]:
         """Store one message, or one batch.
@@ -228,16 +228,17 @@ class Sender:
     def _divert(
         self, send: Send, properties: dict[str, str], topic: str, queue_id: int
     ) -> Diversion | None:
+        """Return how a feature stores a half message; None for any other message."""
+        if not is_half(send, properties):
+            return None
         for divert in self.diversions:
             if (diversion := divert(send, properties, topic, queue_id)) is not None:
                 return diversion
-        if is_half(send, properties):
-            # Stored as any other, it would reach consumers before its producer commits it.
-            raise NoPermission(
-                "this broker serves no transactions: send the message without one, or to a broker "
-                "that has them"
-            )
-        return None
+        # Stored as any other, it would reach consumers before its producer commits it.
+        raise NoPermission(
+            "this broker serves no transactions: send the message without one, or to a broker that "
+            "has them"
+        )
 
     def _check_body(self, body: bytes) -> None:
         most = self._live_store.message_size_max_bytes

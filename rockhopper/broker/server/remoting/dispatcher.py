@@ -16,7 +16,7 @@ response here and nowhere else:
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -246,6 +246,15 @@ class Request:
 Processor = Callable[[Request], Response | Awaitable[Response | None] | None]
 
 
+class Wrap(NamedTuple):
+    """How a feature changes the way in which another's processor serves requests."""
+
+    objects: Collection[object]
+    """The objects that the feature does it for. While there is none, it sees no request."""
+    process: Callable[[Request, Processor], Response | Awaitable[Response | None] | None]
+    """Serves a request, usually by passing it to the processor."""
+
+
 class Row(NamedTuple):
     """The declaration of a request code, beside the function that serves it."""
 
@@ -258,6 +267,8 @@ class Row(NamedTuple):
     may_wait: bool
     """Whether a request may wait for messages. Its duration shows nothing about the broker, and its
     permissions are checked again before it is answered."""
+    wrap: Wrap | None = None
+    """What a feature does around the processor."""
 
     @property
     def is_administration(self) -> bool:
@@ -418,7 +429,11 @@ class Dispatcher:
     def _process(self, request: Request, row: Row) -> Response | None:
         if row.is_administration or not self.access.is_open:
             request.admit(self.access, row.permissions)
-        result = row.processor(request)
+        wrap = row.wrap
+        if wrap is None or not wrap.objects:
+            result = row.processor(request)
+        else:
+            result = wrap.process(request, row.processor)
         if result is None or isinstance(result, Response):
             return result
         return self._serve_later(request, result)

@@ -171,6 +171,9 @@ async def test_a_time_gets_a_handle_to_withdraw_the_message_by(
     assert stored(broker) == []
 
 
+HALF = {"TRAN_MSG": "true", "UNIQ_KEY": "A"}
+
+
 class Aside(Diversion):
     """A message that waits in queue 1 of another topic."""
 
@@ -183,7 +186,7 @@ class Aside(Diversion):
         self.places.append((self.queue_offset, self.log_offset))
 
 
-async def test_the_first_feature_that_diverts_a_message_decides_where_it_is_stored(
+async def test_the_first_feature_that_diverts_a_half_message_decides_where_it_is_stored(
     broker: ServedBroker,
 ) -> None:
     aside, asked = Aside(), list[tuple[str, int]]()
@@ -200,7 +203,7 @@ async def test_the_first_feature_that_diverts_a_message_decides_where_it_is_stor
 
     broker.kernel.sender.diversions[:] = [look, divert, miss]
     broker.create_topic("aside")
-    placed, _ = broker.kernel.sender.send(send(properties={"DELAY": "1", "UNIQ_KEY": "A"}))
+    placed, _ = broker.kernel.sender.send(send(properties=HALF | {"DELAY": "1"}))
     (message,) = stored(broker, "aside", 1)
     assert asked == [(TOPIC, 2)]
     assert aside.places == [(0, message.commit_log_offset)]
@@ -232,8 +235,10 @@ async def test_a_message_that_a_feature_refuses_is_not_stored(broker: ServedBrok
 
     broker.kernel.sender.diversions[:] = [refuse]
     with pytest.raises(NoPermission, match="not now"):
-        broker.kernel.sender.send(send())
+        broker.kernel.sender.send(send(properties=HALF))
     assert stored(broker) == []
+    broker.kernel.sender.send(send())
+    assert len(stored(broker)) == 1
 
 
 @pytest.mark.parametrize(

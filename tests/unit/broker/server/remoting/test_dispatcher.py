@@ -16,6 +16,7 @@ from rockhopper.broker.server.remoting.dispatcher import (
     Request,
     RequestError,
     Response,
+    Wrap,
     serves,
 )
 from rockhopper.broker.store.files.errors import (
@@ -153,3 +154,22 @@ async def test_slow_requests_of_one_connection_are_limited_until_they_end() -> N
     assert len(peer.written) == SLOW_REQUESTS_PER_CONNECTION_MAX
     assert dispatcher.dispatch(peer.connection, Command(99, opaque=1)) == b""
     await asyncio.gather(*dispatcher.tasks)
+
+
+def test_a_wrap_sees_requests_only_while_it_has_objects() -> None:
+    objects: list[str] = []
+
+    def process(request: Request, processor: Processor) -> Response:
+        response = processor(request)
+        assert isinstance(response, Response)
+        return Response(response.code, f"wrapped for {objects}")
+
+    row = serves(lambda _: Response(3, "plain"))._replace(wrap=Wrap(objects, process))
+    dispatcher = Dispatcher({99: row}, AccessRules(remote_admin=False))
+    remarks = []
+    for _ in range(2):
+        answer = dispatcher.dispatch(Peer().connection, Command(99, opaque=1))
+        (frame,) = FrameDecoder().feed(answer)
+        remarks.append(decode_header(*frame).remark)
+        objects.append("orders")
+    assert remarks == ["plain", "wrapped for ['orders']"]
