@@ -82,16 +82,16 @@ def test_abort_file_survives_a_power_cut_as_soon_as_it_is_made(
     disk: CrashingDisk, tmp_path: Path
 ) -> None:
     path = tmp_path / "abort"
-    abort_file.create(path)
+    abort_file.mark_in_use(path)
     disk.crash()
-    assert abort_file.was_left_behind(path)
+    assert abort_file.was_left_in_use(path)
 
 
 def test_removed_abort_file_stays_removed_after_a_power_cut(
     disk: CrashingDisk, tmp_path: Path
 ) -> None:
     path = tmp_path / "abort"
-    abort_file.create(path)
-    abort_file.remove(path)
+    abort_file.mark_in_use(path)
+    abort_file.mark_stopped(path)
     disk.crash()
-    assert not abort_file.was_left_behind(path)
+    assert not abort_file.was_left_in_use(path)

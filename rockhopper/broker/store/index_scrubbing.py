@@ -389,7 +389,7 @@ class IndexScrub:
             return count
         file = chains.file
         if file.path.name not in self._to_rebuild:
-            index_rebuilding.note(self._layout, file.path.name)
+            index_rebuilding.mark_for_rebuilding(self._layout, file.path.name)
             self._to_rebuild.add(file.path.name)
             self.fault_count += max(missing, 1)
             log.error(

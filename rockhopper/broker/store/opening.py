@@ -39,7 +39,7 @@ from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.consume_queue_ext import ConsumeQueueExt
-from rockhopper.broker.store.queues.deleted_queues import DeletedQueues, remove_left_over
+from rockhopper.broker.store.queues.deleted_queues import DeletedQueues, remove_queues_aside
 from rockhopper.broker.store.queues.deleted_topics import DeletedTopics
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovering import inventory, log_identity, log_presence, resizing
@@ -110,21 +110,21 @@ class OpenedStore:
         self._exts: dict[tuple[str, int], ConsumeQueueExt] = {}
         self._read_ahead = ReadAhead()
         if not extent.is_in_the_making:
-            log_presence.see_store(self.layout, must_exist=config.must_exist)
+            log_presence.check_store_exists(self.layout, must_exist=config.must_exist)
         disk.make_directories_durably(config.root)
         check_file_system(config.root)
         with contextlib.ExitStack() as undo:
             self._lock = StoreLock(config.root, self.layout.lock, self.layout.abort)
             undo.callback(self._lock.release)
             if not extent.is_in_the_making:
-                log_presence.check_finished(self.layout)
-                rocksdb.check_not_in_use(self.layout)
-            last_exit_clean = not abort_file.was_left_behind(self.layout.abort)
-            abort_file.create(self.layout.abort)
+                log_presence.check_store_finished(self.layout)
+                rocksdb.check_no_rocksdb(self.layout)
+            last_exit_clean = not abort_file.was_left_in_use(self.layout.abort)
+            abort_file.mark_in_use(self.layout.abort)
             with contextlib.ExitStack() as nothing_changed:
                 # A wrong setting must not make the next start assume a crash.
                 if last_exit_clean:
-                    nothing_changed.callback(abort_file.remove, self.layout.abort)
+                    nothing_changed.callback(abort_file.mark_stopped, self.layout.abort)
                 self._load(config, last_exit_clean)
                 nothing_changed.pop_all()
             if extent.cut_at is not None:
@@ -137,7 +137,7 @@ class OpenedStore:
             if not self._files.files:
                 # If units exist but no log file, the next start concludes that the log was lost.
                 self._files.append_file().sync(0)
-            log_identity.note(self.layout, self._files)
+            log_identity.save_identity(self.layout, self._files)
             log_end = self.report.log_end
             self._read_ahead.passed(self._files.files, log_end)
             next_file = NextFile(self._files, self._executor)
@@ -151,11 +151,11 @@ class OpenedStore:
 
     def _load(self, config: StoreConfig, last_exit_clean: bool) -> None:
         layout = self.layout
-        log_presence.check_place(layout)
+        log_presence.check_log_directory(layout)
         self.checkpoint = checkpoints.load_newest(layout)
         self._noted = inventory.load(layout)
         if last_exit_clean:
-            stopped_files.check(layout)
+            stopped_files.check_sizes(layout)
         self._files = MappedFileQueue(
             layout.commit_log,
             config.commit_log_file_size_bytes,
@@ -169,18 +169,20 @@ class OpenedStore:
             max(noted.log_end, self.checkpoint.flushed_offset),
         )
         self._files.load()
-        remove_left_over(layout.deleted_queues)
+        remove_queues_aside(layout.deleted_queues)
         self.queues = self._load_queues(config, noted.file_sizes)
-        log_presence.check_is_there(layout, self._files, self.queues, self._noted, self.checkpoint)
-        log_identity.check(layout, self._files)
+        log_presence.check_log_exists(
+            layout, self._files, self.queues, self._noted, self.checkpoint
+        )
+        log_identity.check_identity(layout, self._files)
         disk.make_directories_durably(layout.commit_log)
         self._lock.lock_commit_log(layout.commit_log)
-        log_presence.note_place(layout)
+        log_presence.save_log_directory(layout)
         self.index: MessageIndex | None = None
         if config.index_enabled:
             shape = IndexGeometry(config.index_slot_count, config.index_entry_count_max)
-            geometry.check(layout, shape)
-            index_rebuilding.move_aside(layout)
+            geometry.check_geometry(layout, shape)
+            index_rebuilding.move_marked_aside(layout)
             self.index = MessageIndex(layout.index, *shape, now_ms=self._now_ms)
             self.index.load(last_exit_clean)
         self.deleted_topics = DeletedTopics(layout.own / DELETED_TOPICS_FILE, layout.quarantine)
@@ -194,7 +196,7 @@ class OpenedStore:
         Recovery then works as after a power cut that left the log up to *end*: it drops the units
         and index entries that point after the end.
         """
-        cut = log_tail.cut(self.layout, self._files, end)
+        cut = log_tail.cut_tail(self.layout, self._files, end)
         if cut is not None:
             log.warning(
                 "the commit log was cut", end=end, cut_bytes=cut.size_bytes, kept=cut.kept_as
@@ -382,7 +384,7 @@ class OpenedStore:
         """Close everything; *clean* means that all of it is dispatched and on disk."""
         end = self.commit_log.written_offset
         if clean:
-            log_identity.note(self.layout, self._files)
+            log_identity.save_identity(self.layout, self._files)
         self.commit_log.close()
         self._executor.shutdown()
         if clean:
@@ -396,8 +398,8 @@ class OpenedStore:
             ext.close()
         if clean:
             checkpoints.save_at_stop(self.layout, self.checkpoint)
-            stopped_files.note(self.layout)
-            abort_file.remove(self.layout.abort)
+            stopped_files.save_sizes(self.layout)
+            abort_file.mark_stopped(self.layout.abort)
         self._lock.release()
 
 

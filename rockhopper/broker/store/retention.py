@@ -432,7 +432,7 @@ class RetentionService:
         """Record where the log begins; if the disk is full, a later round retries."""
         self._is_start_noted = False
         with contextlib.suppress(OSError):
-            log_identity.note_start(self._layout, self._files.min_offset, leaving)
+            log_identity.save_start(self._layout, self._files.min_offset, leaving)
             self._is_start_noted = True
 
     def _last_time(self, file: MappedFile) -> FileTime:

@@ -26,7 +26,7 @@ log = structlog.get_logger("broker.store")
 FILE_NAME = "stopped-files.json"
 
 
-def note(layout: StoreLayout) -> None:
+def save_sizes(layout: StoreLayout) -> None:
     """Save the sizes; on a full disk the former ones stay, which the next start ignores."""
     with contextlib.suppress(OSError):
         sizes = {_name(path, layout): path.stat().st_size for path in _files(layout)}
@@ -34,7 +34,7 @@ def note(layout: StoreLayout) -> None:
         disk.write_atomically(layout.own / FILE_NAME, checked_line.encode(document))
 
 
-def check(layout: StoreLayout) -> None:
+def check_sizes(layout: StoreLayout) -> None:
     """Log files that are missing or shorter; call it only after a clean stop.
 
     RocketMQ may have written the tables since, and a start that leaves a replica set rewrites its

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rockhopper.broker.store.files.rocksdb import kept_there
+from rockhopper.broker.store.files.rocksdb import list_rocksdb_data
 from rockhopper.broker.store.log.walking import Found
 from rockhopper.broker.tools.findings import REPAIR, RESTORE_FILE, Findings
 from rockhopper.broker.tools.index_checking import IndexCheck
@@ -46,7 +46,7 @@ def check(view: StoreView, findings: Findings, progress: Callable[[int], None]) 
     began = time.monotonic()
     for problem in view.problems:
         findings.report("file", problem.path, problem.reason, RESTORE_FILE)
-    for directory, what, way_out in kept_there(view.layout):
+    for directory, what, way_out in list_rocksdb_data(view.layout):
         told = f"RocketMQ keeps {what} of this store in RocksDB, which this tool cannot read"
         findings.report("file", directory, told, way_out)
     queues, index = QueueCheck(view, findings), IndexCheck(view, findings)

@@ -88,7 +88,7 @@ class StoreView:
             raise NoStoreError(f"{root} is not a directory: name the directory in storePathRootDir")
         self.config, directories = load_config(root, config_path)
         self.layout = StoreLayout.from_config(self.config.store)
-        log_presence.check_finished(self.layout)
+        log_presence.check_store_finished(self.layout)
         self.log_directories = directories or [_read_noted_log(self.layout)]
         if len(directories) < 2:
             store = replace(self.config.store, commit_log_directory=self.log_directories[0])
@@ -166,7 +166,7 @@ class StoreView:
     @property
     def geometry(self) -> IndexGeometry | None:
         """The sizes with which the index files were created; None if unknown."""
-        noted = geometry.load(self.layout)
+        noted = geometry.load_geometry(self.layout)
         store = self.config.store
         configured = IndexGeometry(store.index_slot_count, store.index_entry_count_max)
         sizes = {path.stat().st_size for path in self.index_files()}

@@ -218,7 +218,7 @@ class SetMember(StoreListener):
         """
         config = self.parts.config
         is_lossy = config.store.flush_disk_type is FlushDiskType.ASYNC
-        may_have_lost = is_lossy and abort_file.was_left_behind(self._layout.abort)
+        may_have_lost = is_lossy and abort_file.was_left_in_use(self._layout.abort)
         await self._open_period(None)
         replica_disk = ReplicaDisk(self._layout.own / "ha")
         store = self.parts.store

@@ -11,16 +11,16 @@ from pathlib import Path
 from rockhopper.broker.store.files.disk import remove_files, write_atomically
 
 
-def was_left_behind(path: Path) -> bool:
-    """Return whether the last run did not stop cleanly. Call it before ``create``."""
+def was_left_in_use(path: Path) -> bool:
+    """Return whether the last run did not stop cleanly. Call it before ``mark_in_use``."""
     return path.exists()
 
 
-def create(path: Path) -> None:
+def mark_in_use(path: Path) -> None:
     """Mark the store as in use, durably."""
     write_atomically(path, str(os.getpid()).encode())
 
 
-def remove(path: Path) -> None:
+def mark_stopped(path: Path) -> None:
     """Mark the store as stopped cleanly, durably. This is the last step of closing a store."""
     remove_files([path])

@@ -28,14 +28,14 @@ _FOLLOW = (
 )
 
 
-def check_not_in_use(layout: StoreLayout) -> None:
+def check_no_rocksdb(layout: StoreLayout) -> None:
     """Check that RocketMQ stored nothing in RocksDB that would be missing here.
 
     Raises:
         StoreError: it did; the message says what to do.
         OSError: a file cannot be read.
     """
-    for directory, what, way_out in kept_there(layout):
+    for directory, what, way_out in list_rocksdb_data(layout):
         raise StoreError(
             f"RocketMQ keeps {what} of this store in RocksDB ({directory}), which Rockhopper "
             f"cannot read: {way_out}. If RocketMQ has switched back to files since, move "
@@ -43,7 +43,7 @@ def check_not_in_use(layout: StoreLayout) -> None:
         )
 
 
-def kept_there(layout: StoreLayout) -> Iterator[tuple[Path, str, str]]:
+def list_rocksdb_data(layout: StoreLayout) -> Iterator[tuple[Path, str, str]]:
     """Yield the path, content and remedy of each database that has data. Raises OSError."""
     for directory in layout.consume_queues, layout.root / "consumequeue_rocksdb":
         if (directory / "CURRENT").is_file():

@@ -25,7 +25,7 @@ from rockhopper.protocol.store.geometry_note import (
 log = structlog.get_logger("broker.store")
 
 
-def check(layout: StoreLayout, configured: IndexGeometry) -> None:
+def check_geometry(layout: StoreLayout, configured: IndexGeometry) -> None:
     """Refuse index files of another geometry than *configured*, else save the geometry.
 
     Afterwards an index file of another length is a damaged one.
@@ -34,7 +34,7 @@ def check(layout: StoreLayout, configured: IndexGeometry) -> None:
         GeometryError: names both geometries and what to do.
         OSError: the note cannot be read or written.
     """
-    noted = load(layout)
+    noted = load_geometry(layout)
     lengths = _index_file_lengths(layout.index)
     if noted is not None and noted != configured and lengths:
         raise GeometryError(
@@ -52,10 +52,10 @@ def check(layout: StoreLayout, configured: IndexGeometry) -> None:
             "from the commit log"
         )
     if noted != configured or (layout.own / FILE_NAME).read_bytes() != encode_geometry(configured):
-        save(layout, configured)
+        save_geometry(layout, configured)
 
 
-def load(layout: StoreLayout) -> IndexGeometry | None:
+def load_geometry(layout: StoreLayout) -> IndexGeometry | None:
     """Return the saved geometry; None if the store has no note, or an unreadable one."""
     path = layout.own / FILE_NAME
     try:
@@ -67,7 +67,7 @@ def load(layout: StoreLayout) -> IndexGeometry | None:
         return None
 
 
-def save(layout: StoreLayout, geometry: IndexGeometry) -> None:
+def save_geometry(layout: StoreLayout, geometry: IndexGeometry) -> None:
     """Save *geometry*, durably.
 
     Raises:

@@ -15,7 +15,7 @@ from rockhopper.broker.store.index.index import numbered_paths
 log = structlog.get_logger("broker.store")
 
 
-def note(layout: StoreLayout, name: str) -> None:
+def mark_for_rebuilding(layout: StoreLayout, name: str) -> None:
     """Mark the files from *name* on for rebuilding. Raises OSError."""
     path = layout.index_to_rebuild
     noted = _read_noted_end(layout)
@@ -24,7 +24,7 @@ def note(layout: StoreLayout, name: str) -> None:
         disk.write_atomically(path, name.encode())
 
 
-def move_aside(layout: StoreLayout) -> None:
+def move_marked_aside(layout: StoreLayout) -> None:
     """Move the marked files into the quarantine. Raises OSError."""
     first = _read_noted_end(layout)
     if first is None:

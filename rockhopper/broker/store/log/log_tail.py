@@ -19,7 +19,7 @@ class CutTail(NamedTuple):
     kept_as: str
 
 
-def cut(layout: StoreLayout, files: MappedFileQueue, end: int) -> CutTail | None:
+def cut_tail(layout: StoreLayout, files: MappedFileQueue, end: int) -> CutTail | None:
     """End the log at *end*: copy the bytes after it to the quarantine, then zero them, durably.
 
     Returns None if there were only zeros after it.
@@ -31,7 +31,7 @@ def cut(layout: StoreLayout, files: MappedFileQueue, end: int) -> CutTail | None
     for file in files.files:
         if file.end_offset > end:
             start = max(end, file.base_offset)
-            kept = _keep(layout, file, start)
+            kept = _keep_tail(layout, file, start)
             if kept is not None and tail is not None:
                 kept = CutTail(tail.offset, tail.size_bytes + kept.size_bytes, tail.kept_as)
             tail = kept or tail
@@ -39,7 +39,7 @@ def cut(layout: StoreLayout, files: MappedFileQueue, end: int) -> CutTail | None
     return tail
 
 
-def _keep(layout: StoreLayout, file: MappedFile, start: int) -> CutTail | None:
+def _keep_tail(layout: StoreLayout, file: MappedFile, start: int) -> CutTail | None:
     position = start - file.base_offset
     last = _last_written(file, position)
     if last < position:

@@ -40,7 +40,7 @@ class DeletedQueues:
             _remove(directory)
 
 
-def move_aside(topic_directory: Path, aside: Path) -> Path | None:
+def move_queues_aside(topic_directory: Path, aside: Path) -> Path | None:
     """Move the directory of a topic's queues below *aside*, durably; None if it does not exist.
 
     If that fails, its files are deleted where they are.
@@ -49,7 +49,7 @@ def move_aside(topic_directory: Path, aside: Path) -> Path | None:
         OSError: neither is possible.
     """
     try:
-        return _move_aside(topic_directory, aside)
+        return _move_queues_aside(topic_directory, aside)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -62,7 +62,7 @@ def move_aside(topic_directory: Path, aside: Path) -> Path | None:
         return None
 
 
-def _move_aside(topic_directory: Path, aside: Path) -> Path:
+def _move_queues_aside(topic_directory: Path, aside: Path) -> Path:
     disk.make_directories_durably(aside)
     taken = {entry.name for entry in os.scandir(aside)}
     number = len(taken)
@@ -73,7 +73,7 @@ def _move_aside(topic_directory: Path, aside: Path) -> Path:
     return target
 
 
-def remove_left_over(aside: Path) -> None:
+def remove_queues_aside(aside: Path) -> None:
     """Delete what an earlier process moved aside. Raises OSError."""
     for directory in _list_numbered(aside):
         _remove(directory)

@@ -22,7 +22,7 @@ from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
 from rockhopper.broker.store.files.mappings import Mappings
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
-from rockhopper.broker.store.queues.deleted_queues import DeletedQueues, move_aside
+from rockhopper.broker.store.queues.deleted_queues import DeletedQueues, move_queues_aside
 from rockhopper.broker.store.queues.mapped_units import MappedUnits
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 
@@ -170,7 +170,7 @@ class ConsumeQueueTable:
         queues = self._topics.pop(topic, {}).values()
         files = [file for queue in queues for file in queue.detach()]
         moved = [
-            move_aside(directory, self._layout.deleted_queues)
+            move_queues_aside(directory, self._layout.deleted_queues)
             for directory in {queue.directory.parent for queue in queues}
         ]
         return DeletedQueues(files, filter(None, moved))

@@ -45,13 +45,13 @@ class LogIdentity(NamedTuple):
     """The head of the first record that the log is known to have had."""
 
 
-def check(layout: StoreLayout, files: MappedFileQueue) -> None:
+def check_identity(layout: StoreLayout, files: MappedFileQueue) -> None:
     """Compare the loaded log with the saved identity; log an error if its oldest files are missing.
 
     Raises:
         CorruptFileError: it is another store's; nothing was changed.
     """
-    noted = _load(layout)
+    noted = _load_identity(layout)
     if noted is None or not files.files:
         return
     present = {offset: _head_at(files, offset) for offset in noted.heads}
@@ -77,7 +77,7 @@ def check(layout: StoreLayout, files: MappedFileQueue) -> None:
         )
 
 
-def note(layout: StoreLayout, files: MappedFileQueue) -> None:
+def save_identity(layout: StoreLayout, files: MappedFileQueue) -> None:
     """Save the log's identity. Blocks.
 
     Raises:
@@ -88,18 +88,18 @@ def note(layout: StoreLayout, files: MappedFileQueue) -> None:
         for file in (*files.files[:1], *files.files[-1:])
         if (head := _head_at(files, file.base_offset)) is not None
     }
-    _save(layout, LogIdentity(files.min_offset, heads, origin_of(layout, files)))
+    _write_identity(layout, LogIdentity(files.min_offset, heads, origin_of(layout, files)))
 
 
 def origin_of(layout: StoreLayout, files: MappedFileQueue) -> bytes | None:
     """Return the record head that identifies the log for good; None before the first record."""
-    noted = _load(layout)
+    noted = _load_identity(layout)
     if noted is not None and noted.origin is not None:
         return noted.origin
     return _head_at(files, files.min_offset) if files.files else None
 
 
-def note_start(layout: StoreLayout, start: int, leaving: MappedFile | None = None) -> None:
+def save_start(layout: StoreLayout, start: int, leaving: MappedFile | None = None) -> None:
     """Save that the files before *start* are about to be deleted. Any thread; blocks.
 
     *leaving* is the first of them, if it still exists.
@@ -107,12 +107,12 @@ def note_start(layout: StoreLayout, start: int, leaving: MappedFile | None = Non
     Raises:
         OSError: the former identity is still in place.
     """
-    noted = _load(layout)
+    noted = _load_identity(layout)
     if noted is not None:
         origin = noted.origin
         if origin is None and leaving is not None:
             origin = leaving.read(0, _HEAD.size)
-        _save(layout, noted._replace(start=start, origin=origin))
+        _write_identity(layout, noted._replace(start=start, origin=origin))
 
 
 def _head_at(files: MappedFileQueue, offset: int) -> bytes | None:
@@ -130,7 +130,7 @@ def _differing_fields(one: bytes, other: bytes) -> int:
     return sum(a != b for a, b in zip(_HEAD.unpack(one), _HEAD.unpack(other), strict=True))
 
 
-def _save(layout: StoreLayout, identity: LogIdentity) -> None:
+def _write_identity(layout: StoreLayout, identity: LogIdentity) -> None:
     document: dict[str, Any] = {
         "start": identity.start,
         "heads": {str(offset): head.hex() for offset, head in identity.heads.items()},
@@ -144,7 +144,7 @@ def _save(layout: StoreLayout, identity: LogIdentity) -> None:
         disk.write_atomically(path, data)
 
 
-def _load(layout: StoreLayout) -> LogIdentity | None:
+def _load_identity(layout: StoreLayout) -> LogIdentity | None:
     return checked_line.load(
         layout.own / FILE_NAME,
         _identity_of,

@@ -39,7 +39,7 @@ from rockhopper.protocol.store.store_paths import (
 log = structlog.get_logger("broker.store")
 
 
-def check_finished(layout: StoreLayout) -> None:
+def check_store_finished(layout: StoreLayout) -> None:
     """Check that the tool that makes the store has finished.
 
     Raises:
@@ -52,7 +52,7 @@ def check_finished(layout: StoreLayout) -> None:
         )
 
 
-def see_store(layout: StoreLayout, *, must_exist: bool) -> None:
+def check_store_exists(layout: StoreLayout, *, must_exist: bool) -> None:
     """Warn if there is no store, so that a new one will be made.
 
     Raises:
@@ -73,7 +73,7 @@ def see_store(layout: StoreLayout, *, must_exist: bool) -> None:
     )
 
 
-def check_place(layout: StoreLayout) -> None:
+def check_log_directory(layout: StoreLayout) -> None:
     """Check that storePathCommitLog names the only log, in a directory that can hold it.
 
     Raises:
@@ -106,7 +106,7 @@ def check_place(layout: StoreLayout) -> None:
         )
 
 
-def check_is_there(
+def check_log_exists(
     layout: StoreLayout,
     files: MappedFileQueue,
     queues: Iterable[UnitQueue],
@@ -136,12 +136,12 @@ def check_is_there(
     raise CorruptFileError(
         layout.commit_log,
         f"the files of the commit log {what}, but {evidence}. Check that its disk is mounted and "
-        f"that storePathCommitLog is right{_last_place(layout)}, and restore the files. To start "
-        f"with an empty store, move {layout.root} away",
+        f"that storePathCommitLog is right{_former_directory(layout)}, and restore the files. To "
+        f"start with an empty store, move {layout.root} away",
     )
 
 
-def _last_place(layout: StoreLayout) -> str:
+def _former_directory(layout: StoreLayout) -> str:
     try:
         known = (layout.own / COMMIT_LOG_DIRECTORY_FILE).read_text().strip()
     except (OSError, UnicodeDecodeError):
@@ -149,7 +149,7 @@ def _last_place(layout: StoreLayout) -> str:
     return f" (the log was in {known} before)" if known != str(layout.commit_log.resolve()) else ""
 
 
-def note_place(layout: StoreLayout) -> None:
+def save_log_directory(layout: StoreLayout) -> None:
     """Record where the log is, for tools, if it is not below the root.
 
     Raises:

@@ -353,7 +353,7 @@ class _Recovery:
     def finish(self, walk: LogWalk) -> RecoveryReport:
         """Cut the bytes after the end, make everything durable, and report."""
         end = walk.end
-        cut = log_tail.cut(self._layout, self._log_files, end)
+        cut = log_tail.cut_tail(self._layout, self._log_files, end)
         for queue in self._queues:
             queue.truncate_to_commit_log(end)
         if self._index is not None:

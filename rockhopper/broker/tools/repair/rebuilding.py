@@ -56,7 +56,7 @@ def refuse_unfit_log(view: StoreView) -> None:
             "there: restore it, move it away, or write a new store without it with 'store "
             "repair'"
         )
-    log_presence.check_is_there(view.layout, view.log, (), view.noted, view.checkpoint)
+    log_presence.check_log_exists(view.layout, view.log, (), view.noted, view.checkpoint)
     if not view.log.files:
         raise StoreError(
             f"there is no commit log in {view.layout.commit_log}: name the directory of a store"

@@ -541,7 +541,7 @@ async def test_a_disk_without_room_for_the_note_of_the_logs_start_holds_up_no_de
     retain: Callable[..., Retained], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     retained = retain()
-    log_identity.note(retained.store.layout, retained.store.files)
+    log_identity.save_identity(retained.store.layout, retained.store.files)
     retained.disk.used["commitlog"] = 80
     retained.now_ms = last_hour_of(retained, 1) + HOUR_MS
     with monkeypatch.context() as patch:
@@ -554,7 +554,7 @@ async def test_a_disk_without_room_for_the_note_of_the_logs_start_holds_up_no_de
         assert f"{0:020d}" not in os.listdir(retained.log.root / "consumequeue/TopicA/0")
     await retained.service.run_once()
     with capture_logs() as logs:
-        log_identity.check(retained.store.layout, retained.store.files)
+        log_identity.check_identity(retained.store.layout, retained.store.files)
     assert logs == []
 
 

@@ -8,20 +8,20 @@ from rockhopper.broker.store.files import abort_file
 
 def test_it_is_there_from_create_to_remove_and_names_the_process(tmp_path: Path) -> None:
     path = tmp_path / "abort"
-    assert not abort_file.was_left_behind(path)
-    abort_file.create(path)
-    assert abort_file.was_left_behind(path)
+    assert not abort_file.was_left_in_use(path)
+    abort_file.mark_in_use(path)
+    assert abort_file.was_left_in_use(path)
     assert path.read_text() == str(os.getpid())
-    abort_file.remove(path)
-    assert not abort_file.was_left_behind(path)
+    abort_file.mark_stopped(path)
+    assert not abort_file.was_left_in_use(path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_one_left_behind_is_replaced_and_removing_none_is_no_error(tmp_path: Path) -> None:
     path = tmp_path / "abort"
     path.write_text("99999999")
-    abort_file.create(path)
+    abort_file.mark_in_use(path)
     assert path.read_text() == str(os.getpid())
-    abort_file.remove(path)
-    abort_file.remove(path)
+    abort_file.mark_stopped(path)
+    abort_file.mark_stopped(path)
     assert not path.exists()

@@ -86,15 +86,15 @@ def test_refusal_names_directory_process_and_remedy(tmp_path: Path) -> None:
 
 def test_abort_file_holds_the_process_id(tmp_path: Path) -> None:
     path = tmp_path / "abort"
-    assert not abort_file.was_left_behind(path)
-    abort_file.create(path)
-    assert abort_file.was_left_behind(path)
+    assert not abort_file.was_left_in_use(path)
+    abort_file.mark_in_use(path)
+    assert abort_file.was_left_in_use(path)
     assert path.read_bytes() == str(os.getpid()).encode()
 
 
 def test_removing_the_abort_file_twice_is_fine(tmp_path: Path) -> None:
     path = tmp_path / "abort"
-    abort_file.create(path)
-    abort_file.remove(path)
-    abort_file.remove(path)
-    assert not abort_file.was_left_behind(path)
+    abort_file.mark_in_use(path)
+    abort_file.mark_stopped(path)
+    abort_file.mark_stopped(path)
+    assert not abort_file.was_left_in_use(path)

@@ -7,7 +7,7 @@ import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.errors import StoreError
-from rockhopper.broker.store.files.rocksdb import check_not_in_use
+from rockhopper.broker.store.files.rocksdb import check_no_rocksdb
 from tests.support.open_stores import Stores, flush, put
 
 TABLE_FILE = b"\0" * 100_000 + b"column.family.id\1name%bcomparator\0" + b"\0" * 500
@@ -71,7 +71,7 @@ def test_what_is_whole_without_rocksdb_is_opened(
 ) -> None:
     root = stores.root
     make(root)
-    check_not_in_use(StoreLayout(root))
+    check_no_rocksdb(StoreLayout(root))
     store = stores.open()
     put(store, b"taken")
     flush(store)

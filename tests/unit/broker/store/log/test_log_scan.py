@@ -256,7 +256,7 @@ def test_what_is_cut_off_is_kept_over_several_files(tmp_path: Path) -> None:
     log.overwrite(4096 + 50, b"second")
     files = MappedFileQueue(log.root / "commitlog", 4096)
     files.load()
-    cut = log_tail.cut(StoreLayout(tmp_path), files, log.end)
+    cut = log_tail.cut_tail(StoreLayout(tmp_path), files, log.end)
     assert cut is not None
     assert (cut.offset, cut.size_bytes) == (log.end, 5 + 56)
     kept = sorted(StoreLayout(tmp_path).quarantine.iterdir())
@@ -264,7 +264,7 @@ def test_what_is_cut_off_is_kept_over_several_files(tmp_path: Path) -> None:
     assert len(files.files) == 1
     assert files.write_offset == log.end
     assert log.read(log.end, 500).strip(b"\0") == b""
-    assert log_tail.cut(StoreLayout(tmp_path), files, log.end) is None
+    assert log_tail.cut_tail(StoreLayout(tmp_path), files, log.end) is None
 
 
 def test_holes_say_why(tmp_path: Path) -> None:

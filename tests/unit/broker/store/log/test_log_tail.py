@@ -6,7 +6,7 @@ import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.log.log_tail import cut, is_all_zeros
+from rockhopper.broker.store.log.log_tail import cut_tail, is_all_zeros
 
 FILE = 4096
 
@@ -28,7 +28,7 @@ def layout(tmp_path: Path) -> StoreLayout:
 
 def test_what_is_behind_the_end_is_kept_and_gone(layout: StoreLayout) -> None:
     files = log_files(layout, b"good" + b"torn\0tail")
-    tail = cut(layout, files, 4)
+    tail = cut_tail(layout, files, 4)
     assert tail is not None
     assert (tail.offset, tail.size_bytes) == (4, 9)
     assert Path(tail.kept_as).read_bytes() == b"torn\0tail"
@@ -38,14 +38,14 @@ def test_what_is_behind_the_end_is_kept_and_gone(layout: StoreLayout) -> None:
 
 def test_nothing_but_zeros_is_nothing_to_keep(layout: StoreLayout) -> None:
     files = log_files(layout, b"good")
-    assert cut(layout, files, 4) is None
+    assert cut_tail(layout, files, 4) is None
     assert not layout.quarantine.exists()
     files.close()
 
 
 def test_a_tail_over_several_files_is_one(layout: StoreLayout) -> None:
     files = log_files(layout, b"good" + b"x" * (FILE - 4), b"y" * 10)
-    tail = cut(layout, files, 4)
+    tail = cut_tail(layout, files, 4)
     assert tail is not None
     assert (tail.offset, tail.size_bytes) == (4, FILE - 4 + 10)
     kept = sorted(path.stat().st_size for path in layout.quarantine.iterdir())
@@ -56,7 +56,7 @@ def test_a_tail_over_several_files_is_one(layout: StoreLayout) -> None:
 
 def test_a_log_may_end_where_a_file_does(layout: StoreLayout) -> None:
     files = log_files(layout, b"x" * FILE, b"torn")
-    tail = cut(layout, files, FILE)
+    tail = cut_tail(layout, files, FILE)
     assert tail is not None
     assert (tail.offset, tail.size_bytes) == (FILE, 4)
     files.close()

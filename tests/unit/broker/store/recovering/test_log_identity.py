@@ -151,7 +151,7 @@ def test_the_origin_stays_when_its_record_expires(stores: Stores, killed: Path) 
     path.write_bytes(checked_line.encode(without))
     oldest = killed / "commitlog" / f"{0:020d}"
     leaving = MappedFile(oldest, 0, FILE_SIZE_BYTES)
-    log_identity.note_start(StoreLayout(killed), FILE_SIZE_BYTES, leaving)
+    log_identity.save_start(StoreLayout(killed), FILE_SIZE_BYTES, leaving)
     leaving.unmap()
     oldest.unlink()
     stores.open(killed)

@@ -188,9 +188,9 @@ def test_the_first_file_is_durable_before_a_unit_is_written(
 def test_tools_are_told_where_the_log_is(tmp_path: Path) -> None:
     note = tmp_path / "store" / "rockhopper" / "commit-log-directory"
     (tmp_path / "store").mkdir()
-    log_presence.note_place(StoreLayout(tmp_path / "store", tmp_path / "fast"))
+    log_presence.save_log_directory(StoreLayout(tmp_path / "store", tmp_path / "fast"))
     assert note.read_text() == f"{tmp_path / 'fast'}\n"
-    log_presence.note_place(StoreLayout(tmp_path / "store"))
+    log_presence.save_log_directory(StoreLayout(tmp_path / "store"))
     assert not note.exists()
 
 
