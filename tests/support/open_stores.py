@@ -8,7 +8,7 @@ from typing import Any
 
 from rockhopper.broker.settings.broker_config import StoreConfig
 from rockhopper.broker.settings.live_settings import LiveStoreSettings
-from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
+from rockhopper.broker.store.files.mapped_file import MAPPED_FILES_MAX
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.opening import Extent
 from rockhopper.broker.store.put import MessageToStore, PutResult

@@ -37,7 +37,7 @@ from rockhopper.broker.server.loop.latencies import Latencies, RequestTimes
 from rockhopper.broker.server.loop.part import Parts
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
+from rockhopper.broker.store.files.mapped_file import MAPPED_FILES_MAX
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.opening import Extent
 from rockhopper.broker.users.access import AccessRules

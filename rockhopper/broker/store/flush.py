@@ -40,7 +40,7 @@ from rockhopper.broker.store.files.errors import (
     StoreFailedError,
     TooManyOpenFilesError,
 )
-from rockhopper.broker.store.files.mappings import Mappings
+from rockhopper.broker.store.files.mapped_file import Mappings
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.opening import OpenedStore
 

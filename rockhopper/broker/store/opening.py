@@ -26,9 +26,8 @@ from rockhopper.broker.store.files import checkpoint as checkpoints
 from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.store.files.file_system import check_file_system
 from rockhopper.broker.store.files.lock_file import StoreLock
-from rockhopper.broker.store.files.mapped_file import MappedFile
+from rockhopper.broker.store.files.mapped_file import MAPPED_FILES_MAX, MappedFile, Mappings
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX, Mappings
 from rockhopper.broker.store.files.watch import StoreWatch
 from rockhopper.broker.store.index import geometry, index_rebuilding
 from rockhopper.broker.store.index.index import MessageIndex

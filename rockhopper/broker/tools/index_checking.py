@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from rockhopper.broker.store.files.mapping import map_whole
+from rockhopper.broker.store.files.mapped_file import map_whole
 from rockhopper.broker.store.log.encoding import TIMED_KEY
 from rockhopper.broker.store.log.log_scan import Record
 from rockhopper.broker.store.log.record_properties import keys_and_tags

@@ -4,8 +4,7 @@ import contextlib
 import sys
 
 from rockhopper.broker.store.files.descriptors import open_files_max
-from rockhopper.broker.store.files.mapping import HOLDS_DESCRIPTOR
-from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
+from rockhopper.broker.store.files.mapped_file import HOLDS_DESCRIPTOR, MAPPED_FILES_MAX
 
 # For index, journals, files open for a moment, standard streams.
 DESCRIPTORS_KEPT = 192

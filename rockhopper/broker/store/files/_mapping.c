@@ -1,4 +1,4 @@
-/* Compiled: file mappings that hold no descriptor. mapping.py explains why. */
+/* Compiled: file mappings that hold no descriptor. mapped_file.py explains why. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

@@ -6,27 +6,68 @@ little data in each, so theirs are allocated step by step: ``reserve`` is called
 written after the allocated part. No mapping covers a byte beyond the end of the file.
 
 Opening is lazy, because a store may hold tens of thousands of files: an object costs neither
-descriptor nor mapping until its bytes are needed. A mapping holds one descriptor of its own (Python
-duplicates it); ``pwrite`` keeps a second one until the file is full and flushed.
+descriptor nor mapping until its bytes are needed. Python's mmap keeps a duplicate of the descriptor
+as long as the mapping lives. A process that may have 65,000 mappings may have only 20,000
+descriptors, so a store with more queues than descriptors would open and close a file for every
+message. If the C module was compiled, a mapping holds no descriptor: Python makes an anonymous
+mapping of the size, and the module maps the file over it. ``pwrite`` keeps a descriptor until the
+file is full and flushed.
 
-Threads: everything belongs to the thread that appends, except ``sync``, which the flush thread
-calls. ``sync`` neither touches the mapping nor changes a field that the other thread changes.
+Mappings: which files of log and queues are mapped, and which are unmapped for others. Files are
+unmapped only when a mapping is added; appends to and reads of a mapped queue never call it. When
+room is needed, the oldest mapping is checked: if its file has grown since the last check, it moves
+to the end of the list, else it is unmapped (the clock algorithm). Unmapping a file that was written
+through loses nothing: its pages stay in the page cache, and the queue stays in the list of queues
+to flush.
+
+Threads: everything belongs to the thread that appends, except ``MappedFile.sync``, which the flush
+thread calls. ``sync`` neither touches the mapping nor changes a field that the other thread
+changes.
 """
 
 import errno
 import mmap
 import os
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self, TypeVar
 
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.descriptors import descriptor_needed
 from rockhopper.broker.store.files.errors import CorruptFileError, TooManyOpenFilesError
-from rockhopper.broker.store.files.mapping import map_whole
+from rockhopper.protocol.compiled import compiled
 
+_mapping = compiled("rockhopper.broker.store.files._mapping")
+HOLDS_DESCRIPTOR = _mapping is None
 _GLANCE_BYTES = 4096
+MAPPED_FILES_MAX = 32_768
+# Bounds the time to make room for one mapping.
+_SPARED_MAX = 64
+# Other parts of the process may have run out of descriptors, so free more than one.
+_LET_GO_IN_SHORTAGE = 64
+
+T = TypeVar("T")
+
+
+def map_whole(descriptor: int, size_bytes: int, *, writable: bool) -> mmap.mmap:
+    """Return the mapping of a file of at least *size_bytes*; *descriptor* may be closed afterwards.
+
+    Raises:
+        OSError: the process has reached its limit of mappings or descriptors.
+    """
+    if _mapping is None:
+        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+        return mmap.mmap(descriptor, size_bytes, access=access)
+    protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+    place = mmap.mmap(-1, size_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, protection)
+    try:
+        _mapping.map_over(place, descriptor)
+    except OSError:
+        place.close()
+        raise
+    return place
 
 
 class MappedFile:
@@ -340,3 +381,82 @@ class MappedFile:
 
 
 MapFile = Callable[[MappedFile], mmap.mmap]
+
+
+class MappingOwner(Protocol):
+    """The owner of some mapped files."""
+
+    def has_grown(self, file: MappedFile) -> bool:
+        """Return whether anything may have been appended to *file* since the last call."""
+
+    def let_go(self, file: MappedFile) -> None:
+        """Unmap *file*; the next access maps it again."""
+
+
+class Mappings:
+    """The mapped files of a store, at most *count_max*."""
+
+    def __init__(self, count_max: int = MAPPED_FILES_MAX) -> None:
+        self.count_max = count_max
+        # Files that were unmapped for other reasons stay in it until they become the oldest.
+        self._mapped: OrderedDict[MappedFile, MappingOwner] = OrderedDict()
+
+    def map(self, file: MappedFile, holder: MappingOwner) -> mmap.mmap:
+        """Map *file*, which must not be mapped yet.
+
+        Raises:
+            TooManyOpenFilesError: no descriptor is free, even after files were unmapped.
+            OSError: it cannot be opened.
+        """
+        while len(self._mapped) >= self.count_max:
+            self._let_go_of_one(_SPARED_MAX)
+        mapping = self.with_room(file.map)
+        self._mapped[file] = holder
+        self._mapped.move_to_end(file)
+        return mapping
+
+    def with_room(self, action: Callable[[], T]) -> T:
+        """Run *action*; if no descriptor is free, unmap some files and run it once more.
+
+        Raises:
+            TooManyOpenFilesError: none is free then either.
+        """
+        try:
+            return action()
+        except TooManyOpenFilesError:
+            if not self.make_room():
+                raise
+        return action()
+
+    def make_room(self) -> int:
+        """Unmap some files, the idle ones first; return how many."""
+        spared_max = len(self._mapped)
+        count = 0
+        while self._mapped and count < _LET_GO_IN_SHORTAGE:
+            was_mapped, spared = self._let_go_of_one(spared_max)
+            spared_max -= spared
+            count += was_mapped
+        return count
+
+    def _let_go_of_one(self, spared_max: int) -> tuple[bool, int]:
+        """Remove one file; return whether it was mapped, and how many growing files it skipped."""
+        for spared in range(spared_max + 1):
+            file, holder = self._mapped.popitem(last=False)
+            if not file.is_mapped:
+                return False, spared
+            if spared == spared_max or not holder.has_grown(file):
+                holder.let_go(file)
+                return True, spared
+            self._mapped[file] = holder
+        raise AssertionError("the last of them is let go of")
+
+    def release_all(self) -> None:
+        """Unmap every file."""
+        while self._mapped:
+            file, holder = self._mapped.popitem()
+            holder.let_go(file)
+
+    def forget_unmapped(self) -> None:
+        """Remove the files that were unmapped for other reasons."""
+        for file in [file for file in self._mapped if not file.is_mapped]:
+            del self._mapped[file]

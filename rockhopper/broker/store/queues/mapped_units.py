@@ -22,8 +22,7 @@ from rockhopper.broker.store.files.errors import (
     StoreFailedError,
     TooManyOpenFilesError,
 )
-from rockhopper.broker.store.files.mapped_file import MappedFile
-from rockhopper.broker.store.files.mappings import Mappings
+from rockhopper.broker.store.files.mapped_file import MappedFile, Mappings
 from rockhopper.broker.store.queues.unit_files import UnitFiles
 
 # Means "no mapping held", so that the hot path needs no check.

@@ -1,9 +1,9 @@
 """ConsumeQueueTable: all consume queues of a store, by topic and queue id.
 
 A store may have tens of thousands of queues, most of them idle. A queue costs an object and, once
-used, a mapping. ``release_idle`` unmaps idle queues, and mappings.py unmaps the least recently used
-ones if there are too many. Queues with something to flush add themselves to a list, so clean queues
-cost nothing in a flush.
+used, a mapping. ``release_idle`` unmaps idle queues, and ``Mappings`` unmaps the least recently
+used ones if there are too many. Queues with something to flush add themselves to a list, so clean
+queues cost nothing in a flush.
 
 Threads: everything belongs to the thread that appends, except ``flush_steps``.
 """
@@ -19,7 +19,7 @@ import structlog
 
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
-from rockhopper.broker.store.files.mappings import Mappings
+from rockhopper.broker.store.files.mapped_file import Mappings
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.deleted_queues import DeletedQueues, move_queues_aside

@@ -22,8 +22,7 @@ from typing import ClassVar
 
 import structlog
 
-from rockhopper.broker.store.files.mapped_file import MappedFile
-from rockhopper.broker.store.files.mappings import Mappings
+from rockhopper.broker.store.files.mapped_file import MappedFile, Mappings
 from rockhopper.broker.store.log.checking import topic_field
 from rockhopper.broker.store.queues.mapped_units import MappedUnits
 from rockhopper.broker.store.queues.unit_files import find_end

@@ -42,7 +42,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def mappings_hold_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Map as where there was no compiler."""
-    monkeypatch.setattr("rockhopper.broker.store.files.mapping._mapping", None)
+    monkeypatch.setattr("rockhopper.broker.store.files.mapped_file._mapping", None)
 
 
 def saved_times_ms(stores: Stores) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from rockhopper.broker.store.files.errors import (
     StoreError,
     StoreFailedError,
 )
-from rockhopper.broker.store.files.mappings import Mappings
+from rockhopper.broker.store.files.mapped_file import Mappings
 from rockhopper.broker.store.flush import EXPIRY_INTERVAL_S, FlushService, ParkedAnswers
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus

@@ -11,7 +11,7 @@ from rockhopper.broker.server.remoting.limits import (
     connection_shares,
     mapped_files_share,
 )
-from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
+from rockhopper.broker.store.files.mapped_file import MAPPED_FILES_MAX
 
 
 def limited_to(monkeypatch: pytest.MonkeyPatch, soft: int) -> None:

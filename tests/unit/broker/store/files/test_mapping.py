@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store.files import mapping
+from rockhopper.broker.store.files import mapped_file
 
 SIZE = 3 * mmap.PAGESIZE
 
@@ -15,8 +15,8 @@ SIZE = 3 * mmap.PAGESIZE
 @pytest.fixture(params=["compiled", "python"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "python":
-        monkeypatch.setattr(mapping, "_mapping", None)
-    elif mapping.HOLDS_DESCRIPTOR:
+        monkeypatch.setattr(mapped_file, "_mapping", None)
+    elif mapped_file.HOLDS_DESCRIPTOR:
         pytest.skip("it is not compiled")
     return str(request.param)
 
@@ -31,7 +31,7 @@ def descriptor(tmp_path: Path) -> Iterator[int]:
 
 
 def test_what_is_written_through_it_is_in_the_file(way: str, descriptor: int) -> None:
-    mapped = mapping.map_whole(descriptor, SIZE, writable=True)
+    mapped = mapped_file.map_whole(descriptor, SIZE, writable=True)
     assert mapped[:5] == b"first"
     mapped[SIZE - 4 :] = b"last"
     mapped.flush(2 * mmap.PAGESIZE, mmap.PAGESIZE)
@@ -45,7 +45,7 @@ def test_what_is_written_through_it_is_in_the_file(way: str, descriptor: int) ->
 
 
 def test_a_mapping_for_reading_takes_nothing(way: str, descriptor: int) -> None:
-    mapped = mapping.map_whole(descriptor, SIZE, writable=False)
+    mapped = mapped_file.map_whole(descriptor, SIZE, writable=False)
     assert mapped[:5] == b"first"
     with pytest.raises(TypeError):
         mapped[:5] = b"other"
@@ -56,15 +56,15 @@ def test_one_of_a_file_that_cannot_be_mapped_is_an_error(way: str, tmp_path: Pat
     directory = os.open(tmp_path, os.O_RDONLY)
     try:
         with pytest.raises(OSError, match=r"."):
-            mapping.map_whole(directory, SIZE, writable=False)
+            mapped_file.map_whole(directory, SIZE, writable=False)
     finally:
         os.close(directory)
 
 
 def test_it_holds_no_descriptor_where_there_was_a_compiler(descriptor: int) -> None:
-    if mapping.HOLDS_DESCRIPTOR:
+    if mapped_file.HOLDS_DESCRIPTOR:
         pytest.skip("it is not compiled")
     before = len(os.listdir("/proc/self/fd"))
-    mapped = mapping.map_whole(descriptor, SIZE, writable=True)
+    mapped = mapped_file.map_whole(descriptor, SIZE, writable=True)
     assert len(os.listdir("/proc/self/fd")) == before
     mapped.close()

@@ -8,7 +8,7 @@ import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.errors import TooManyOpenFilesError
-from rockhopper.broker.store.files.mappings import Mappings
+from rockhopper.broker.store.files.mapped_file import Mappings
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from tests.support.no_descriptor import no_descriptor_free
@@ -32,7 +32,7 @@ def append(table: ConsumeQueueTable, queue_id: int, *offsets: int) -> UnitQueue:
 @pytest.fixture(autouse=True)
 def mappings_hold_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Map as where there was no compiler."""
-    monkeypatch.setattr("rockhopper.broker.store.files.mapping._mapping", None)
+    monkeypatch.setattr("rockhopper.broker.store.files.mapped_file._mapping", None)
 
 
 def mapped(root: Path) -> list[int]:

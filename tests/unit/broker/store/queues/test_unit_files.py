@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store.files.mappings import Mappings
+from rockhopper.broker.store.files.mapped_file import Mappings
 from rockhopper.broker.store.queues import unit_files as module
 from rockhopper.broker.store.queues.unit_files import Unit, UnitFiles, find_end, points_into_log
 
