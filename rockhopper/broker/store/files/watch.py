@@ -26,7 +26,7 @@ class StoreWatch:
         self._layout = layout
         self._files = files
         self._is_locked = is_locked
-        self._directory = _identity(layout.commit_log)
+        self._directory = _identity_at(layout.commit_log)
         self._newest: tuple[Path | None, Identity | None] = (None, None)
 
     def what_is_lost(self) -> str | None:
@@ -45,7 +45,7 @@ class StoreWatch:
         return None
 
     def _is_log_in_place(self) -> bool:
-        if _identity(self._layout.commit_log) != self._directory:
+        if _identity_at(self._layout.commit_log) != self._directory:
             return False
         newest = self._files.files[-1].path
         status = _status(newest)
@@ -57,7 +57,7 @@ class StoreWatch:
         return identity == self._newest[1]
 
 
-def _identity(path: Path) -> Identity | None:
+def _identity_at(path: Path) -> Identity | None:
     status = _status(path)
     return None if status is None else (status.st_dev, status.st_ino)
 
