@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store.files import abort_file, checkpoint
+from rockhopper.broker.store.files import checkpoint
 from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
 from rockhopper.broker.store.files.disk import backup_path, write_atomically
+from rockhopper.broker.store.files.lock_file import mark_in_use, mark_stopped, was_left_in_use
 from tests.support.crashing_disk import CrashingDisk, PowerCutError
 
 OLD = StoreCheckpoint(commit_log_ms=1, consume_queue_ms=2, index_ms=3)
@@ -82,16 +83,16 @@ def test_abort_file_survives_a_power_cut_as_soon_as_it_is_made(
     disk: CrashingDisk, tmp_path: Path
 ) -> None:
     path = tmp_path / "abort"
-    abort_file.mark_in_use(path)
+    mark_in_use(path)
     disk.crash()
-    assert abort_file.was_left_in_use(path)
+    assert was_left_in_use(path)
 
 
 def test_removed_abort_file_stays_removed_after_a_power_cut(
     disk: CrashingDisk, tmp_path: Path
 ) -> None:
     path = tmp_path / "abort"
-    abort_file.mark_in_use(path)
-    abort_file.mark_stopped(path)
+    mark_in_use(path)
+    mark_stopped(path)
     disk.crash()
-    assert not abort_file.was_left_in_use(path)
+    assert not was_left_in_use(path)

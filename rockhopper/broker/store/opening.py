@@ -21,14 +21,19 @@ import structlog
 from rockhopper.broker.settings.store_config import FlushDiskType, StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store import stopped_files
-from rockhopper.broker.store.files import abort_file, disk, rocksdb
 from rockhopper.broker.store.files import checkpoint as checkpoints
+from rockhopper.broker.store.files import disk, rocksdb
 from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.store.files.file_system import check_file_system
-from rockhopper.broker.store.files.lock_file import StoreLock
+from rockhopper.broker.store.files.lock_file import (
+    StoreLock,
+    StoreWatch,
+    mark_in_use,
+    mark_stopped,
+    was_left_in_use,
+)
 from rockhopper.broker.store.files.mapped_file import MAPPED_FILES_MAX, MappedFile, Mappings
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.files.watch import StoreWatch
 from rockhopper.broker.store.index import geometry, index_rebuilding
 from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.log import log_tail
@@ -118,12 +123,12 @@ class OpenedStore:
             if not extent.is_in_the_making:
                 log_presence.check_store_finished(self.layout)
                 rocksdb.check_no_rocksdb(self.layout)
-            last_exit_clean = not abort_file.was_left_in_use(self.layout.abort)
-            abort_file.mark_in_use(self.layout.abort)
+            last_exit_clean = not was_left_in_use(self.layout.abort)
+            mark_in_use(self.layout.abort)
             with contextlib.ExitStack() as nothing_changed:
                 # A wrong setting must not make the next start assume a crash.
                 if last_exit_clean:
-                    nothing_changed.callback(abort_file.mark_stopped, self.layout.abort)
+                    nothing_changed.callback(mark_stopped, self.layout.abort)
                 self._load(config, last_exit_clean)
                 nothing_changed.pop_all()
             if extent.cut_at is not None:
@@ -398,7 +403,7 @@ class OpenedStore:
         if clean:
             checkpoints.save_at_stop(self.layout, self.checkpoint)
             stopped_files.save_sizes(self.layout)
-            abort_file.mark_stopped(self.layout.abort)
+            mark_stopped(self.layout.abort)
         self._lock.release()
 
 

@@ -52,12 +52,12 @@ from rockhopper.broker.server.remoting.handover import MasterFinder
 from rockhopper.broker.settings.replica_config import HaMode
 from rockhopper.broker.settings.store_config import FlushDiskType
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store.files import abort_file
 from rockhopper.broker.store.files.errors import (
     DeposedError,
     NotReplicatedError,
     StoreError,
 )
+from rockhopper.broker.store.files.lock_file import was_left_in_use
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.store.safe_point import StoreListener
 from rockhopper.protocol.names import STATE_TOPIC
@@ -218,7 +218,7 @@ class SetMember(StoreListener):
         """
         config = self.parts.config
         is_lossy = config.store.flush_disk_type is FlushDiskType.ASYNC
-        may_have_lost = is_lossy and abort_file.was_left_in_use(self._layout.abort)
+        may_have_lost = is_lossy and was_left_in_use(self._layout.abort)
         await self._open_period(None)
         replica_disk = ReplicaDisk(self._layout.own / "ha")
         store = self.parts.store

@@ -1,30 +1,44 @@
-"""The ``lock`` file: only one process, Rockhopper or RocketMQ, uses a store directory at a time.
+"""The files ``lock`` and ``abort``: who uses a store directory, and how the last use ended.
 
-The file holds the text ``lock``. The lock itself is an exclusive record lock on its first byte, as
-Java's ``FileChannel.tryLock(0, 1, false)`` takes it. The kernel drops it when the process ends, in
+Only one process, Rockhopper or RocketMQ, uses a store directory at a time. The file ``lock`` holds
+the text ``lock``. The lock itself is an exclusive record lock on its first byte, as Java's
+``FileChannel.tryLock(0, 1, false)`` takes it. The kernel drops it when the process ends, in
 whatever way. The broker takes it before it reads anything of the store, because recovery changes
 files.
 
 Deleting the file does not release the holder's lock, but lets other processes in: they make a new
 file. So the directories of the store and of its log are locked as well, by ``flock``, which
-RocketMQ does not check. The holder also checks now and then whether the file is still the one that
-it has locked.
+RocketMQ does not check. If the directory of the commit log is deleted or moved, the broker keeps
+writing to files that nobody will find. Neither makes a write or an fsync fail, so now and then
+``StoreWatch`` compares the inodes behind the names with the first ones seen. A check costs three
+calls of ``stat``.
+
+``abort`` exists while a broker runs: found at a start, it means an unclean stop. It holds the
+process id as text. The broker writes it right after it takes the lock, and makes it durable before
+it changes anything else. RocketMQ writes it last, which leaves a window in which a crash looks like
+a clean stop.
 """
 
 import contextlib
 import fcntl
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.broker.store.files.disk import remove_files, write_atomically
 from rockhopper.broker.store.files.errors import StoreLockedError
+from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
+
+Identity = tuple[int, int]
 
 _CONTENT = b"lock"
 
 # Closing any descriptor of a file drops all record locks that the process has on it, and record
 # locks do not exclude their own process. So a second attempt in this process must not even open the
 # file.
-_held: set[tuple[int, int]] = set()
+_held: set[Identity] = set()
 
 
 class StoreLock:
@@ -117,7 +131,7 @@ class StoreLock:
         self.release()
 
 
-def _identity(status: os.stat_result) -> tuple[int, int]:
+def _identity(status: os.stat_result) -> Identity:
     return status.st_dev, status.st_ino
 
 
@@ -127,3 +141,71 @@ def _holder(path: Path) -> str:
     except (OSError, UnicodeDecodeError):
         return "another process"
     return f"process {process}" if process.isdecimal() else "another process"
+
+
+class StoreWatch:
+    """Checks the lock file and the commit log of an open store; for one thread."""
+
+    def __init__(
+        self, layout: StoreLayout, files: MappedFileQueue, is_locked: Callable[[], bool]
+    ) -> None:
+        """*files* are those of the commit log, whose directory exists."""
+        self._layout = layout
+        self._files = files
+        self._is_locked = is_locked
+        self._directory = _identity_at(layout.commit_log)
+        self._newest: tuple[Path | None, Identity | None] = (None, None)
+
+    def what_is_lost(self) -> str | None:
+        """Return a sentence that says what is missing and what to do; None if all is well."""
+        if not self._is_locked():
+            return (
+                f"{self._layout.lock} was deleted or replaced, and with it the lock that keeps "
+                f"other brokers out: make sure that no other broker runs on {self._layout.root}, "
+                "then restart"
+            )
+        if not self._is_log_in_place():
+            return (
+                f"the commit log in {self._layout.commit_log} was deleted, moved, replaced or "
+                "truncated: restore it (is its disk still mounted?), then restart"
+            )
+        return None
+
+    def _is_log_in_place(self) -> bool:
+        if _identity_at(self._layout.commit_log) != self._directory:
+            return False
+        newest = self._files.files[-1].path
+        status = _status(newest)
+        if status is None or status.st_size < self._files.file_size_bytes:
+            return False
+        identity = status.st_dev, status.st_ino
+        if newest != self._newest[0]:
+            self._newest = newest, identity
+        return identity == self._newest[1]
+
+
+def _identity_at(path: Path) -> Identity | None:
+    status = _status(path)
+    return None if status is None else (status.st_dev, status.st_ino)
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None
+
+
+def was_left_in_use(path: Path) -> bool:
+    """Return whether the last run did not stop cleanly. Call it before ``mark_in_use``."""
+    return path.exists()
+
+
+def mark_in_use(path: Path) -> None:
+    """Mark the store as in use, durably."""
+    write_atomically(path, str(os.getpid()).encode())
+
+
+def mark_stopped(path: Path) -> None:
+    """Mark the store as stopped cleanly, durably. This is the last step of closing a store."""
+    remove_files([path])

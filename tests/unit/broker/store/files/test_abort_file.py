@@ -3,25 +3,25 @@
 import os
 from pathlib import Path
 
-from rockhopper.broker.store.files import abort_file
+from rockhopper.broker.store.files.lock_file import mark_in_use, mark_stopped, was_left_in_use
 
 
 def test_it_is_there_from_create_to_remove_and_names_the_process(tmp_path: Path) -> None:
     path = tmp_path / "abort"
-    assert not abort_file.was_left_in_use(path)
-    abort_file.mark_in_use(path)
-    assert abort_file.was_left_in_use(path)
+    assert not was_left_in_use(path)
+    mark_in_use(path)
+    assert was_left_in_use(path)
     assert path.read_text() == str(os.getpid())
-    abort_file.mark_stopped(path)
-    assert not abort_file.was_left_in_use(path)
+    mark_stopped(path)
+    assert not was_left_in_use(path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_one_left_behind_is_replaced_and_removing_none_is_no_error(tmp_path: Path) -> None:
     path = tmp_path / "abort"
     path.write_text("99999999")
-    abort_file.mark_in_use(path)
+    mark_in_use(path)
     assert path.read_text() == str(os.getpid())
-    abort_file.mark_stopped(path)
-    abort_file.mark_stopped(path)
+    mark_stopped(path)
+    mark_stopped(path)
     assert not path.exists()

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store.files import abort_file
 from rockhopper.broker.store.files.errors import StoreLockedError
-from rockhopper.broker.store.files.lock_file import StoreLock
+from rockhopper.broker.store.files.lock_file import (
+    StoreLock,
+    mark_in_use,
+    mark_stopped,
+    was_left_in_use,
+)
 from tests.support.hang import HANG_S
 
 # Takes the lock as Java's FileChannel.tryLock(0, 1, false) does, and reports the outcome.
@@ -86,15 +90,15 @@ def test_refusal_names_directory_process_and_remedy(tmp_path: Path) -> None:
 
 def test_abort_file_holds_the_process_id(tmp_path: Path) -> None:
     path = tmp_path / "abort"
-    assert not abort_file.was_left_in_use(path)
-    abort_file.mark_in_use(path)
-    assert abort_file.was_left_in_use(path)
+    assert not was_left_in_use(path)
+    mark_in_use(path)
+    assert was_left_in_use(path)
     assert path.read_bytes() == str(os.getpid()).encode()
 
 
 def test_removing_the_abort_file_twice_is_fine(tmp_path: Path) -> None:
     path = tmp_path / "abort"
-    abort_file.mark_in_use(path)
-    abort_file.mark_stopped(path)
-    abort_file.mark_stopped(path)
-    assert not abort_file.was_left_in_use(path)
+    mark_in_use(path)
+    mark_stopped(path)
+    mark_stopped(path)
+    assert not was_left_in_use(path)
