@@ -11,7 +11,7 @@ Entries are in the order of the log. So the keys of the records that the scrub w
   key in the record's properties is damaged.
 - Keys between two matches without an entry are missing. No entry can be inserted between two, and
   queries, recovery and RocketMQ rely on their order. So the file and those after it are rebuilt
-  from the log at the next start (index_rebuilding.py).
+  from the log at the next start (index.py).
 
 Entries are compared a few at a time, in the event loop; the caller has loaded their pages into
 memory.
@@ -25,8 +25,7 @@ from typing import NamedTuple
 import structlog
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store.index import index_rebuilding
-from rockhopper.broker.store.index.index import MessageIndex
+from rockhopper.broker.store.index.index import MessageIndex, mark_for_rebuilding
 from rockhopper.broker.store.index.index_chains import SLOT_SLICE_BYTES, IndexChains
 from rockhopper.broker.store.index.index_file import ENTRY_SIZE_BYTES, IndexFile
 from rockhopper.broker.store.log.record_properties import keys_and_tags
@@ -389,7 +388,7 @@ class IndexScrub:
             return count
         file = chains.file
         if file.path.name not in self._to_rebuild:
-            index_rebuilding.mark_for_rebuilding(self._layout, file.path.name)
+            mark_for_rebuilding(self._layout, file.path.name)
             self._to_rebuild.add(file.path.name)
             self.fault_count += max(missing, 1)
             log.error(

@@ -34,8 +34,7 @@ from rockhopper.broker.store.files.lock_file import (
 )
 from rockhopper.broker.store.files.mapped_file import MAPPED_FILES_MAX, MappedFile, Mappings
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.index import geometry, index_rebuilding
-from rockhopper.broker.store.index.index import MessageIndex
+from rockhopper.broker.store.index.index import MessageIndex, check_geometry, move_marked_aside
 from rockhopper.broker.store.log import log_tail
 from rockhopper.broker.store.log.commit_log import CommitLog, NextFile, ReadAhead
 from rockhopper.broker.store.log.log_scan import read_record
@@ -185,8 +184,8 @@ class OpenedStore:
         self.index: MessageIndex | None = None
         if config.index_enabled:
             shape = IndexGeometry(config.index_slot_count, config.index_entry_count_max)
-            geometry.check_geometry(layout, shape)
-            index_rebuilding.move_marked_aside(layout)
+            check_geometry(layout, shape)
+            move_marked_aside(layout)
             self.index = MessageIndex(layout.index, *shape, now_ms=self._now_ms)
             self.index.load(last_exit_clean)
         self.deleted_topics = DeletedTopics(layout.own / DELETED_TOPICS_FILE, layout.quarantine)

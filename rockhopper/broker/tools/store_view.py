@@ -13,7 +13,7 @@ from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.settings.store_config import StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import checkpoint as checkpoints
-from rockhopper.broker.store.index import geometry
+from rockhopper.broker.store.index.index import load_geometry
 from rockhopper.broker.store.log.log_scan import Record
 from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.log.walking import Found
@@ -166,7 +166,7 @@ class StoreView:
     @property
     def geometry(self) -> IndexGeometry | None:
         """The sizes with which the index files were created; None if unknown."""
-        noted = geometry.load_geometry(self.layout)
+        noted = load_geometry(self.layout)
         store = self.config.store
         configured = IndexGeometry(store.index_slot_count, store.index_entry_count_max)
         sizes = {path.stat().st_size for path in self.index_files()}

@@ -6,6 +6,19 @@ Missing entries are added again from the commit log: recovery continues at
 after it. (RocketMQ deletes the newest one after every crash.)
 
 Files are named by the local time at which they were made, yyyyMMddHHmmssSSS.
+
+Two checks come before the files are loaded.
+
+Geometry: commit log and consume queue files show their size themselves. An index file does not: its
+length, 40 + 4·slots + 20·entries, fits many pairs, and with the wrong pair a search silently finds
+nothing. So the pair is saved beside the store (protocol.store.geometry_note), and a setting that
+contradicts it is refused while there are index files. A store made by RocketMQ has no such note;
+there the length decides. A damaged note counts as missing.
+
+Files to rebuild: ``rockhopper/index-to-rebuild`` holds the name of the first index file that lacks
+entries. Entries are in the order of the log, and only the last file may have room, so the files
+after it must go as well. They are kept in the quarantine, and their entries are added again from
+the commit log (index_catch_up.py).
 """
 
 from collections.abc import Callable, Iterator
@@ -14,11 +27,18 @@ from pathlib import Path
 
 import structlog
 
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk
-from rockhopper.broker.store.files.errors import CorruptFileError
+from rockhopper.broker.store.files.errors import CorruptFileError, GeometryError
 from rockhopper.broker.store.index.index_file import IndexFile
 from rockhopper.broker.store.index.index_repair import repair
 from rockhopper.protocol.java_hash import index_key_hash
+from rockhopper.protocol.store.geometry_note import (
+    FILE_NAME,
+    IndexGeometry,
+    decode_geometry,
+    encode_geometry,
+)
 from rockhopper.protocol.store.queue_layout import INDEX_ENTRY_COUNT_MAX, INDEX_SLOT_COUNT
 
 log = structlog.get_logger("broker.store")
@@ -52,8 +72,8 @@ class MessageIndex:
     def load(self, last_exit_clean: bool) -> None:
         """Open the existing files and repair what a crash left.
 
-        Check the geometry first (geometry.py): a file of another length is damaged here, and
-        damaged files are deleted to be rebuilt.
+        Call ``check_geometry`` first: a file of another length is damaged here, and damaged files
+        are deleted to be rebuilt.
 
         Raises:
             OSError: the files cannot be read, or not be repaired.
@@ -256,3 +276,99 @@ def numbered_paths(directory: Path) -> list[Path]:
     except FileNotFoundError:
         return []
     return sorted(paths, key=lambda path: int(path.name))
+
+
+def check_geometry(layout: StoreLayout, configured: IndexGeometry) -> None:
+    """Refuse index files of another geometry than *configured*, else save the geometry.
+
+    Afterwards an index file of another length is a damaged one.
+
+    Raises:
+        GeometryError: names both geometries and what to do.
+        OSError: the note cannot be read or written.
+    """
+    noted = load_geometry(layout)
+    lengths = _index_file_lengths(layout.index)
+    if noted is not None and noted != configured and lengths:
+        raise GeometryError(
+            f"the index files in {layout.index} were created with {noted}, but the settings are "
+            f"{configured}: change them back, or delete {layout.index} to rebuild the index from "
+            "the commit log"
+        )
+    expected_bytes = configured.file_size_bytes
+    if noted is None and lengths and expected_bytes not in lengths.values():
+        path, actual_bytes = next(iter(lengths.items()))
+        raise GeometryError(
+            f"{path} is {actual_bytes} bytes long, but {configured} make {expected_bytes}: set "
+            "both to the values that the store was created with (the length is 40 + "
+            f"4·maxHashSlotNum + 20·maxIndexNum), or delete {layout.index} to rebuild the index "
+            "from the commit log"
+        )
+    if noted != configured or (layout.own / FILE_NAME).read_bytes() != encode_geometry(configured):
+        save_geometry(layout, configured)
+
+
+def load_geometry(layout: StoreLayout) -> IndexGeometry | None:
+    """Return the saved geometry; None if the store has no note, or an unreadable one."""
+    path = layout.own / FILE_NAME
+    try:
+        return decode_geometry(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        log.warning("the saved index geometry is unreadable", path=str(path), reason=str(error))
+        return None
+
+
+def save_geometry(layout: StoreLayout, geometry: IndexGeometry) -> None:
+    """Save *geometry*, durably.
+
+    Raises:
+        OSError: the former note is still in place.
+    """
+    disk.make_directories_durably(layout.own)
+    disk.write_atomically(layout.own / FILE_NAME, encode_geometry(geometry))
+
+
+def _index_file_lengths(directory: Path) -> dict[Path, int]:
+    if not directory.is_dir():
+        return {}
+    paths = sorted(path for path in directory.iterdir() if path.name.isdecimal())
+    return {path: path.stat().st_size for path in paths}
+
+
+def mark_for_rebuilding(layout: StoreLayout, name: str) -> None:
+    """Mark the files from *name* on for rebuilding. Raises OSError."""
+    path = layout.index_to_rebuild
+    noted = _read_noted_end(layout)
+    if noted is None or int(name) < noted:
+        disk.make_directories_durably(path.parent)
+        disk.write_atomically(path, name.encode())
+
+
+def move_marked_aside(layout: StoreLayout) -> None:
+    """Move the marked files into the quarantine. Raises OSError."""
+    first = _read_noted_end(layout)
+    if first is None:
+        return
+    aside = layout.quarantine / "index"
+    disk.make_directories_durably(aside)
+    # The last one first: a crash then leaves an index without its end.
+    for path in reversed(numbered_paths(layout.index)):
+        if int(path.name) >= first:
+            target, number = aside / path.name, 0
+            while target.exists():
+                number += 1
+                target = aside / f"{path.name}-{number}"
+            disk.move(path, target)
+            log.warning("rebuilding an index file", path=str(path), kept_as=str(target))
+    disk.remove_files([layout.index_to_rebuild])
+
+
+def _read_noted_end(layout: StoreLayout) -> int | None:
+    try:
+        name = layout.index_to_rebuild.read_bytes().decode("ascii", "replace")
+    except FileNotFoundError:
+        return None
+    # If the mark cannot be read, it counts for all files.
+    return int(name) if name.isdecimal() else 0

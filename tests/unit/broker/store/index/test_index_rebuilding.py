@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store.index.index_rebuilding import mark_for_rebuilding, move_marked_aside
+from rockhopper.broker.store.index.index import mark_for_rebuilding, move_marked_aside
 from tests.support.crashing_disk import CrashingDisk, PowerCutError
 
 NAMES = ["20260101000000000", "20260102000000000", "20260103000000000"]
