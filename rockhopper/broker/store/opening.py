@@ -158,7 +158,7 @@ class OpenedStore:
         self.checkpoint = checkpoints.load_newest(layout)
         self._noted = inventory.load(layout)
         if last_exit_clean:
-            stopped_files.check_sizes(layout)
+            stopped_files.check_table_sizes(layout)
         self._files = MappedFileQueue(
             layout.commit_log,
             config.commit_log_file_size_bytes,
@@ -401,7 +401,7 @@ class OpenedStore:
             ext.close()
         if clean:
             checkpoints.save_at_stop(self.layout, self.checkpoint)
-            stopped_files.save_sizes(self.layout)
+            stopped_files.save_table_sizes(self.layout)
             mark_stopped(self.layout.abort)
         self._lock.release()
 

@@ -23,32 +23,37 @@ from rockhopper.broker.store.recovering import inventory
 
 log = structlog.get_logger("broker.store")
 
-FILE_NAME = "stopped-files.json"
+SIZES_FILE = "stopped-files.json"
 
 
-def save_sizes(layout: StoreLayout) -> None:
+def save_table_sizes(layout: StoreLayout) -> None:
     """Save the sizes; on a full disk the former ones stay, which the next start ignores."""
     with contextlib.suppress(OSError):
-        sizes = {_name(path, layout): path.stat().st_size for path in _files(layout)}
-        document = {"inventory": _checksum(layout), "sizes": sizes}
-        disk.write_atomically(layout.own / FILE_NAME, checked_line.encode(document))
+        sizes = {
+            _relative_name(path, layout): path.stat().st_size
+            for path in _tables_and_journals(layout)
+        }
+        document = {"inventory": _inventory_checksum(layout), "sizes": sizes}
+        disk.write_atomically(layout.own / SIZES_FILE, checked_line.encode(document))
 
 
-def check_sizes(layout: StoreLayout) -> None:
+def check_table_sizes(layout: StoreLayout) -> None:
     """Log files that are missing or shorter; call it only after a clean stop.
 
     RocketMQ may have written the tables since, and a start that leaves a replica set rewrites its
     small files: of these, only missing or empty ones are logged.
     """
     try:
-        document = checked_line.decode((layout.own / FILE_NAME).read_bytes())
-        if document["inventory"] != _checksum(layout):
+        document = checked_line.decode((layout.own / SIZES_FILE).read_bytes())
+        if document["inventory"] != _inventory_checksum(layout):
             return
         sizes: dict[str, int] = document["sizes"]
     except (OSError, ValueError, KeyError):
         return
-    found = {_name(path, layout): path for path in _files(layout)}
-    replaced = tuple(f"{_name(path, layout)}/" for path in (layout.config, layout.own / "ha"))
+    found = {_relative_name(path, layout): path for path in _tables_and_journals(layout)}
+    replaced = tuple(
+        f"{_relative_name(path, layout)}/" for path in (layout.config, layout.own / "ha")
+    )
     lost = []
     for name, size_bytes in sizes.items():
         least_bytes = min(size_bytes, 1) if name.startswith(replaced) else size_bytes
@@ -65,15 +70,15 @@ def check_sizes(layout: StoreLayout) -> None:
         )
 
 
-def _name(path: Path, layout: StoreLayout) -> str:
+def _relative_name(path: Path, layout: StoreLayout) -> str:
     return path.relative_to(layout.root).as_posix()
 
 
-def _checksum(layout: StoreLayout) -> int:
-    return crc32((layout.own / inventory.FILE_NAME).read_bytes())
+def _inventory_checksum(layout: StoreLayout) -> int:
+    return crc32((layout.own / inventory.INVENTORY_FILE).read_bytes())
 
 
-def _files(layout: StoreLayout) -> Iterator[Path]:
+def _tables_and_journals(layout: StoreLayout) -> Iterator[Path]:
     """Yield tables and journals, without the store's own notes, which have other checks."""
     passed_over = layout.quarantine, layout.deleted_queues
     directories = [path for path in layout.own.iterdir() if path not in passed_over]

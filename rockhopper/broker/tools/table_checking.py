@@ -12,14 +12,13 @@ from rockhopper.broker.tools.findings import RESTORE_FILE, Findings
 from rockhopper.broker.tools.store_view import StoreView
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.errors import ProtocolError
-from rockhopper.protocol.store.geometry_note import FILE_NAME as GEOMETRY_FILE
-from rockhopper.protocol.store.geometry_note import decode_geometry
+from rockhopper.protocol.store.geometry_note import GEOMETRY_FILE, decode_geometry
 from rockhopper.protocol.store.journal_records import decode_records
 from rockhopper.protocol.store.queue_layout import decode_checkpoint
 
 REPLICA_DIRECTORY = "ha"
 _TRIES = 5
-_CHECKED_LINES = (inventory.FILE_NAME, log_identity.FILE_NAME, "stopped-files.json")
+_CHECKED_LINES = (inventory.INVENTORY_FILE, log_identity.IDENTITY_FILE, "stopped-files.json")
 _MADE_ANEW = "the next start of the broker rebuilds it"
 _COPY_COUNTS = "the next start of the broker uses the intact copy"
 _EDITED = (

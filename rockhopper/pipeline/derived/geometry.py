@@ -19,7 +19,7 @@ from rockhopper.pipeline.derived.queue_files import (
     unit_layout,
 )
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.protocol.store.geometry_note import FILE_NAME, IndexGeometry, decode_geometry
+from rockhopper.protocol.store.geometry_note import GEOMETRY_FILE, IndexGeometry, decode_geometry
 from rockhopper.protocol.store.queue_layout import (
     INDEX_ENTRY_COUNT_MAX,
     INDEX_SLOT_COUNT,
@@ -172,6 +172,6 @@ def _noted(root: Path | None) -> IndexGeometry | None:
     if root is None:
         return None
     try:
-        return decode_geometry((root / OWN_DIRECTORY / FILE_NAME).read_bytes())
+        return decode_geometry((root / OWN_DIRECTORY / GEOMETRY_FILE).read_bytes())
     except (OSError, ValueError):
         return None

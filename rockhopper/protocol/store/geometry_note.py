@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from rockhopper.protocol.store.queue_layout import index_file_size_bytes
 
-FILE_NAME = "geometry.json"
-_KEYS = ("indexSlotCount", "indexEntryCountMax")
+GEOMETRY_FILE = "geometry.json"
+_GEOMETRY_KEYS = ("indexSlotCount", "indexEntryCountMax")
 
 
 class IndexGeometry(NamedTuple):
@@ -33,7 +33,9 @@ class IndexGeometry(NamedTuple):
 
 def encode_geometry(geometry: IndexGeometry) -> bytes:
     """Encode the note of *geometry*."""
-    fields = dict(zip(_KEYS, geometry, strict=True)) | {"crc32": _checksum(geometry)}
+    fields = dict(zip(_GEOMETRY_KEYS, geometry, strict=True)) | {
+        "crc32": _geometry_checksum(geometry)
+    }
     return json.dumps(fields).encode()
 
 
@@ -41,13 +43,13 @@ def decode_geometry(data: bytes) -> IndexGeometry:
     """Decode a note. Raises ValueError if it is damaged."""
     try:
         fields = json.loads(data)
-        geometry = IndexGeometry(*(int(fields[key]) for key in _KEYS))
+        geometry = IndexGeometry(*(int(fields[key]) for key in _GEOMETRY_KEYS))
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from None
-    if fields.keys() != set(_KEYS) and fields.get("crc32") != _checksum(geometry):
+    if fields.keys() != set(_GEOMETRY_KEYS) and fields.get("crc32") != _geometry_checksum(geometry):
         raise ValueError("its checksum is wrong")
     return geometry
 
 
-def _checksum(geometry: IndexGeometry) -> int:
+def _geometry_checksum(geometry: IndexGeometry) -> int:
     return zlib.crc32(str(geometry).encode())

@@ -34,7 +34,7 @@ from rockhopper.broker.store.index.index_file import IndexFile
 from rockhopper.broker.store.index.index_repair import repair
 from rockhopper.protocol.java_hash import index_key_hash
 from rockhopper.protocol.store.geometry_note import (
-    FILE_NAME,
+    GEOMETRY_FILE,
     IndexGeometry,
     decode_geometry,
     encode_geometry,
@@ -304,13 +304,15 @@ def check_geometry(layout: StoreLayout, configured: IndexGeometry) -> None:
             f"4·maxHashSlotNum + 20·maxIndexNum), or delete {layout.index} to rebuild the index "
             "from the commit log"
         )
-    if noted != configured or (layout.own / FILE_NAME).read_bytes() != encode_geometry(configured):
+    if noted != configured or (layout.own / GEOMETRY_FILE).read_bytes() != encode_geometry(
+        configured
+    ):
         save_geometry(layout, configured)
 
 
 def load_geometry(layout: StoreLayout) -> IndexGeometry | None:
     """Return the saved geometry; None if the store has no note, or an unreadable one."""
-    path = layout.own / FILE_NAME
+    path = layout.own / GEOMETRY_FILE
     try:
         return decode_geometry(path.read_bytes())
     except FileNotFoundError:
@@ -327,7 +329,7 @@ def save_geometry(layout: StoreLayout, geometry: IndexGeometry) -> None:
         OSError: the former note is still in place.
     """
     disk.make_directories_durably(layout.own)
-    disk.write_atomically(layout.own / FILE_NAME, encode_geometry(geometry))
+    disk.write_atomically(layout.own / GEOMETRY_FILE, encode_geometry(geometry))
 
 
 def _index_file_lengths(directory: Path) -> dict[Path, int]:

@@ -34,9 +34,8 @@ from rockhopper.broker.store.files import checked_line, disk
 from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
-from rockhopper.protocol.store.store_paths import INVENTORY_FILE
+from rockhopper.protocol.store.store_paths import INVENTORY_FILE as INVENTORY_FILE
 
-FILE_NAME = INVENTORY_FILE
 QueueKey = tuple[str, int]
 
 
@@ -101,7 +100,7 @@ def save(layout: StoreLayout, inventory: Inventory) -> None:
         "queueStarts": _group_by_topic(inventory.queue_starts),
     }
     disk.make_directories_durably(layout.own)
-    disk.write_atomically(layout.own / FILE_NAME, checked_line.encode(document))
+    disk.write_atomically(layout.own / INVENTORY_FILE, checked_line.encode(document))
 
 
 def no_longer_sync(layout: StoreLayout) -> None:
@@ -118,7 +117,7 @@ def no_longer_sync(layout: StoreLayout) -> None:
 def load(layout: StoreLayout) -> Inventory | None:
     """Return the inventory on disk; None if it is missing or damaged."""
     return checked_line.load(
-        layout.own / FILE_NAME,
+        layout.own / INVENTORY_FILE,
         _inventory_of,
         "the store's inventory is damaged; recovery reads more of the log instead",
     )

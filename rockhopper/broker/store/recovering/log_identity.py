@@ -30,7 +30,7 @@ from rockhopper.protocol.store.record_head import head_struct
 
 log = structlog.get_logger("broker.store")
 
-FILE_NAME = "commit-log.json"
+IDENTITY_FILE = "commit-log.json"
 # The fields that differ between records of two stores: CRC of the body, born time, store time.
 _HEAD = head_struct("body_crc", "born_time_ms", "store_time_ms")
 _ROTTEN_FIELDS_MAX = 1
@@ -138,7 +138,7 @@ def _write_identity(layout: StoreLayout, identity: LogIdentity) -> None:
     if identity.origin is not None:
         document["origin"] = identity.origin.hex()
     data = checked_line.encode(document)
-    path = layout.own / FILE_NAME
+    path = layout.own / IDENTITY_FILE
     if not path.is_file() or path.read_bytes() != data:
         disk.make_directories_durably(layout.own)
         disk.write_atomically(path, data)
@@ -146,7 +146,7 @@ def _write_identity(layout: StoreLayout, identity: LogIdentity) -> None:
 
 def _load_identity(layout: StoreLayout) -> LogIdentity | None:
     return checked_line.load(
-        layout.own / FILE_NAME,
+        layout.own / IDENTITY_FILE,
         _identity_of,
         "the record of the commit log's identity is damaged and written again",
     )

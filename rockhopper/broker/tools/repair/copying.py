@@ -22,8 +22,8 @@ STEP_BYTES = 4 << 20
 # Specific to the directory or to the run that wrote them; they are created again.
 _LEFT_BEHIND = frozenset(
     {
-        inventory.FILE_NAME,
-        log_identity.FILE_NAME,
+        inventory.INVENTORY_FILE,
+        log_identity.IDENTITY_FILE,
         COMMIT_LOG_DIRECTORY_FILE,
         "checkpoint",
         "deleted-queues",

@@ -6,7 +6,7 @@ import pytest
 
 from rockhopper.pipeline.derived.geometry import find_geometry
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.protocol.store.geometry_note import FILE_NAME, IndexGeometry, encode_geometry
+from rockhopper.protocol.store.geometry_note import GEOMETRY_FILE, IndexGeometry, encode_geometry
 
 # 16 slots and 40 entries make a file of the same length as 11 and 41.
 LENGTH = IndexGeometry(16, 40).file_size_bytes
@@ -21,7 +21,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def test_a_note_says_which_of_the_pairs_it_is(store: Path) -> None:
-    (store / "rockhopper" / FILE_NAME).write_bytes(encode_geometry(IndexGeometry(11, 41)))
+    (store / "rockhopper" / GEOMETRY_FILE).write_bytes(encode_geometry(IndexGeometry(11, 41)))
     found = find_geometry(store)
     assert (found.index_slot_count, found.index_entry_count_max) == (11, 41)
     assert not found.index_problem
@@ -29,7 +29,7 @@ def test_a_note_says_which_of_the_pairs_it_is(store: Path) -> None:
 
 def test_a_note_whose_checksum_is_wrong_is_not_believed(store: Path) -> None:
     note = encode_geometry(IndexGeometry(16, 40)).replace(b"16", b"11").replace(b"40", b"41")
-    (store / "rockhopper" / FILE_NAME).write_bytes(note)
+    (store / "rockhopper" / GEOMETRY_FILE).write_bytes(note)
     assert (find_geometry(store).index_slot_count, bool(find_geometry(store).index_problem)) != (
         11,
         False,

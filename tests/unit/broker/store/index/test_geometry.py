@@ -7,7 +7,7 @@ import pytest
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.errors import GeometryError
 from rockhopper.broker.store.index.index import check_geometry, load_geometry, save_geometry
-from rockhopper.protocol.store.geometry_note import FILE_NAME
+from rockhopper.protocol.store.geometry_note import GEOMETRY_FILE
 from rockhopper.protocol.store.geometry_note import IndexGeometry as Geometry
 from tests.support.golden_stores import copy_golden_store
 from tests.support.rot import flipped
@@ -51,7 +51,7 @@ def test_another_pair_of_the_same_length_is_refused_once_it_was_noted(layout: St
 
 def test_no_flipped_bit_of_the_note_stops_a_start(layout: StoreLayout) -> None:
     check_geometry(layout, BASIC30)
-    path = layout.own / FILE_NAME
+    path = layout.own / GEOMETRY_FILE
     content = path.read_bytes()
     for bit in range(len(content) * 8):
         damaged = flipped(content, bit)
@@ -63,7 +63,7 @@ def test_no_flipped_bit_of_the_note_stops_a_start(layout: StoreLayout) -> None:
 
 def test_a_note_of_early_builds_counts_and_gets_a_checksum(layout: StoreLayout) -> None:
     save_geometry(layout, BASIC30)
-    path = layout.own / FILE_NAME
+    path = layout.own / GEOMETRY_FILE
     path.write_text('{"indexSlotCount": 16, "indexEntryCountMax": 40}')
     assert load_geometry(layout) == BASIC30
     check_geometry(layout, BASIC30)
@@ -88,7 +88,7 @@ def test_a_file_of_another_length_beside_the_note_is_not_the_settings_fault(
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"indexSlotCount": 16}', b"\xff"])
 def test_an_unreadable_note_is_written_anew(content: bytes, layout: StoreLayout) -> None:
     layout.own.mkdir()
-    (layout.own / FILE_NAME).write_bytes(content)
+    (layout.own / GEOMETRY_FILE).write_bytes(content)
     check_geometry(layout, BASIC30)
     assert load_geometry(layout) == BASIC30
 

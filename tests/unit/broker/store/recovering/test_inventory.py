@@ -34,7 +34,7 @@ def test_load_returns_what_save_wrote(index_end: int | None, layout: StoreLayout
 
 def test_every_flipped_bit_is_noticed(layout: StoreLayout) -> None:
     inventory.save(layout, Inventory(4711, 4500, {("A", 0): 5}))
-    path = layout.own / inventory.FILE_NAME
+    path = layout.own / inventory.INVENTORY_FILE
     content = path.read_bytes()
     for position in range(len(content)):
         damaged = bytearray(content)
@@ -47,7 +47,7 @@ def test_every_flipped_bit_is_noticed(layout: StoreLayout) -> None:
 @pytest.mark.parametrize("content", [b"", b"\n\n", b"{}\n00000000\n", b"\xff\n\n"])
 def test_nonsense_counts_as_no_inventory(content: bytes, layout: StoreLayout) -> None:
     layout.own.mkdir()
-    (layout.own / inventory.FILE_NAME).write_bytes(content)
+    (layout.own / inventory.INVENTORY_FILE).write_bytes(content)
     assert inventory.load(layout) is None
 
 

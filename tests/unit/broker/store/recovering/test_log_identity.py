@@ -135,7 +135,7 @@ def test_files_that_expired_before_a_kill_are_not_missed(
 def test_without_a_sound_note_the_log_is_taken_as_it_is(
     stores: Stores, killed: Path, damage: bytes
 ) -> None:
-    path = StoreLayout(killed).own / log_identity.FILE_NAME
+    path = StoreLayout(killed).own / log_identity.IDENTITY_FILE
     whole = path.read_bytes()
     path.write_bytes(damage)
     assert bodies(stores.open(killed)) == BODIES
@@ -143,7 +143,7 @@ def test_without_a_sound_note_the_log_is_taken_as_it_is(
 
 
 def test_the_origin_stays_when_its_record_expires(stores: Stores, killed: Path) -> None:
-    path = StoreLayout(killed).own / log_identity.FILE_NAME
+    path = StoreLayout(killed).own / log_identity.IDENTITY_FILE
     whole = path.read_bytes()
     first = checked_line.decode(whole)["heads"]["0"]
     # A broker that has been up since before there were origins, or since its first message.

@@ -59,7 +59,7 @@ def test_a_queue_that_lacks_its_newest_units_gets_them(root: Path, clean: bool) 
 
 def test_a_queue_found_behind_by_a_later_message_is_walked_again(root: Path) -> None:
     log = written_store(root)
-    (StoreLayout(root).own / inventory.FILE_NAME).unlink()
+    (StoreLayout(root).own / inventory.INVENTORY_FILE).unlink()
     shutil.rmtree(root / "consumequeue" / "TopicB" / "1")
     log.append("TopicB", 1)
     store = recover(root, verify_bytes=0, adopt_bytes=0)

@@ -142,7 +142,7 @@ def test_units_beyond_the_end_of_the_log_are_cut(root: Path) -> None:
     log = written_store(root)
     lost = log.written[-3:]
     log.overwrite(lost[0].offset, bytes(log.end - lost[0].offset))
-    (StoreLayout(root).own / inventory.FILE_NAME).unlink()
+    (StoreLayout(root).own / inventory.INVENTORY_FILE).unlink()
     del log.written[-3:]
     for record in lost:
         log.queue_ends[record.topic, record.queue_id] -= 1
@@ -258,7 +258,7 @@ def test_leftovers_behind_damage_are_not_taken_for_messages(root: Path) -> None:
     log = written_store(root, 12)
     leftovers = log.written[6:]
     log.overwrite(leftovers[0].offset, b"\xff" * 20)
-    (StoreLayout(root).own / inventory.FILE_NAME).unlink()
+    (StoreLayout(root).own / inventory.INVENTORY_FILE).unlink()
     shutil.rmtree(root / "consumequeue")
     shutil.rmtree(root / "index")
     log.end = leftovers[0].offset
