@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rockhopper.broker.store.log.fast_encoding import walk_plain
 from rockhopper.broker.store.log.walking import Found
 from rockhopper.broker.store.recovering.inventory import INVENTORY_FILE
-from rockhopper.protocol.store.geometry_note import GEOMETRY_FILE
+from rockhopper.protocol.store.queue_layout import GEOMETRY_FILE
 from tests.support.store_directories import LogWriter, Recovered, Written, recover
 
 pytestmark = pytest.mark.usefixtures("real_syncs")

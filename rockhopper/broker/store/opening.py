@@ -53,7 +53,7 @@ from rockhopper.broker.store.recovering.queue_repair import QueueRules
 from rockhopper.broker.store.recovering.recovery import LoadedStore, recover
 from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
 from rockhopper.broker.store.retention import ReservedTime, RetentionService, RetentionSettings
-from rockhopper.protocol.store.geometry_note import IndexGeometry
+from rockhopper.protocol.store.queue_layout import IndexGeometry
 from rockhopper.protocol.store.store_paths import DELETED_TOPICS_FILE, PURGED_TOPICS_FILE
 
 log = structlog.get_logger("broker.store")

@@ -21,13 +21,13 @@ from rockhopper.broker.store.recovering.index_catch_up import key_hashes
 from rockhopper.broker.tools.findings import REBUILD, Findings
 from rockhopper.broker.tools.store_view import StoreView
 from rockhopper.protocol.java_hash import index_key_hash
-from rockhopper.protocol.store.geometry_note import IndexGeometry
 from rockhopper.protocol.store.queue_layout import (
     INDEX_ENTRY,
     INDEX_ENTRY_SIZE_BYTES,
     INDEX_HEADER,
     INDEX_HEADER_SIZE_BYTES,
     INDEX_SECONDS_MAX,
+    IndexGeometry,
 )
 
 _AHEAD = 64

@@ -23,7 +23,7 @@ from rockhopper.broker.store.recovering.log_walk import Hole, LogWalk
 from rockhopper.broker.store.recovering.lookups import record_at
 from rockhopper.broker.tools import log_files
 from rockhopper.broker.tools.queue_files import FoundWitnesses, QueueDirectories
-from rockhopper.protocol.store.geometry_note import IndexGeometry
+from rockhopper.protocol.store.queue_layout import IndexGeometry
 from rockhopper.protocol.store.store_paths import (
     COMMIT_LOG_DIRECTORY_FILE,
     DELETED_TOPICS_FILE,

@@ -12,9 +12,8 @@ from rockhopper.broker.tools.findings import RESTORE_FILE, Findings
 from rockhopper.broker.tools.store_view import StoreView
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.errors import ProtocolError
-from rockhopper.protocol.store.geometry_note import GEOMETRY_FILE, decode_geometry
 from rockhopper.protocol.store.journal_records import decode_records
-from rockhopper.protocol.store.queue_layout import decode_checkpoint
+from rockhopper.protocol.store.queue_layout import GEOMETRY_FILE, decode_checkpoint, decode_geometry
 
 REPLICA_DIRECTORY = "ha"
 _TRIES = 5

@@ -19,11 +19,13 @@ from rockhopper.pipeline.derived.queue_files import (
     unit_layout,
 )
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.protocol.store.geometry_note import GEOMETRY_FILE, IndexGeometry, decode_geometry
 from rockhopper.protocol.store.queue_layout import (
+    GEOMETRY_FILE,
     INDEX_ENTRY_COUNT_MAX,
     INDEX_SLOT_COUNT,
     QUEUE_FILE_ENTRY_COUNT,
+    IndexGeometry,
+    decode_geometry,
 )
 from rockhopper.protocol.store.store_paths import INDEX_DIRECTORY, OWN_DIRECTORY
 

@@ -19,12 +19,12 @@ import numpy as np
 
 from rockhopper.pipeline.derived.index_files import ENTRY
 from rockhopper.pipeline.store_source.pieces import data_ranges
-from rockhopper.protocol.store.geometry_note import IndexGeometry
 from rockhopper.protocol.store.queue_layout import (
     INDEX_ENTRY_SIZE_BYTES,
     INDEX_HEADER,
     INDEX_HEADER_SIZE_BYTES,
     INDEX_SLOT_SIZE_BYTES,
+    IndexGeometry,
 )
 
 _FILES_LOOKED_AT = 4

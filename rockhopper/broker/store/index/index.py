@@ -11,7 +11,7 @@ Two checks come before the files are loaded.
 
 Geometry: commit log and consume queue files show their size themselves. An index file does not: its
 length, 40 + 4·slots + 20·entries, fits many pairs, and with the wrong pair a search silently finds
-nothing. So the pair is saved beside the store (protocol.store.geometry_note), and a setting that
+nothing. So the pair is saved beside the store (protocol.store.queue_layout), and a setting that
 contradicts it is refused while there are index files. A store made by RocketMQ has no such note;
 there the length decides. A damaged note counts as missing.
 
@@ -33,13 +33,14 @@ from rockhopper.broker.store.files.errors import CorruptFileError, GeometryError
 from rockhopper.broker.store.index.index_file import IndexFile
 from rockhopper.broker.store.index.index_repair import repair
 from rockhopper.protocol.java_hash import index_key_hash
-from rockhopper.protocol.store.geometry_note import (
+from rockhopper.protocol.store.queue_layout import (
     GEOMETRY_FILE,
+    INDEX_ENTRY_COUNT_MAX,
+    INDEX_SLOT_COUNT,
     IndexGeometry,
     decode_geometry,
     encode_geometry,
 )
-from rockhopper.protocol.store.queue_layout import INDEX_ENTRY_COUNT_MAX, INDEX_SLOT_COUNT
 
 log = structlog.get_logger("broker.store")
 

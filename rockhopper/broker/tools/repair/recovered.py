@@ -19,7 +19,7 @@ from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
 from rockhopper.broker.tools.progress import Bar
 from rockhopper.broker.tools.store_view import StoreView
-from rockhopper.protocol.store.geometry_note import IndexGeometry
+from rockhopper.protocol.store.queue_layout import IndexGeometry
 
 
 def recover(config: BrokerConfig) -> RecoveryReport:

@@ -28,8 +28,8 @@ from rockhopper.broker.tools.repair.manifest import Point
 from rockhopper.broker.tools.repair.room import allocated_bytes
 from rockhopper.broker.tools.table_checking import unreadable_tables
 from rockhopper.protocol.properties import decode_properties
-from rockhopper.protocol.store.geometry_note import IndexGeometry
 from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
+from rockhopper.protocol.store.queue_layout import IndexGeometry
 from rockhopper.protocol.store.store_paths import (
     DELETED_TOPICS_FILE,
     OWN_DIRECTORY,

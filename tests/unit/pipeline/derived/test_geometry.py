@@ -6,7 +6,7 @@ import pytest
 
 from rockhopper.pipeline.derived.geometry import find_geometry
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.protocol.store.geometry_note import GEOMETRY_FILE, IndexGeometry, encode_geometry
+from rockhopper.protocol.store.queue_layout import GEOMETRY_FILE, IndexGeometry, encode_geometry
 
 # 16 slots and 40 entries make a file of the same length as 11 and 41.
 LENGTH = IndexGeometry(16, 40).file_size_bytes

@@ -8,7 +8,7 @@ import pytest
 
 from rockhopper.pipeline.derived.index_files import index_paths, write_index_file
 from rockhopper.pipeline.derived.index_geometry import completed, search_geometry
-from rockhopper.protocol.store.geometry_note import IndexGeometry
+from rockhopper.protocol.store.queue_layout import IndexGeometry
 from tests.support import apache_golden, golden_stores
 from tests.support.rot import overwrite
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rockhopper.protocol.store.geometry_note import (
+from rockhopper.protocol.store.queue_layout import (
     IndexGeometry,
     decode_geometry,
     encode_geometry,

@@ -7,8 +7,8 @@ import pytest
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.errors import GeometryError
 from rockhopper.broker.store.index.index import check_geometry, load_geometry, save_geometry
-from rockhopper.protocol.store.geometry_note import GEOMETRY_FILE
-from rockhopper.protocol.store.geometry_note import IndexGeometry as Geometry
+from rockhopper.protocol.store.queue_layout import GEOMETRY_FILE
+from rockhopper.protocol.store.queue_layout import IndexGeometry as Geometry
 from tests.support.golden_stores import copy_golden_store
 from tests.support.rot import flipped
 
