@@ -20,7 +20,6 @@ import structlog
 
 from rockhopper.broker.settings.store_config import FlushDiskType, StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import stopped_files
 from rockhopper.broker.store.files import checkpoint as checkpoints
 from rockhopper.broker.store.files import disk, rocksdb
 from rockhopper.broker.store.files.errors import CorruptFileError
@@ -47,7 +46,11 @@ from rockhopper.broker.store.queues.deleted_topics import DeletedTopics
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovering import inventory, log_identity, log_presence, resizing
 from rockhopper.broker.store.recovering.damage import QueueWitnesses
-from rockhopper.broker.store.recovering.inventory import QueueKey
+from rockhopper.broker.store.recovering.inventory import (
+    QueueKey,
+    check_table_sizes,
+    save_table_sizes,
+)
 from rockhopper.broker.store.recovering.log_walk import LogWalk
 from rockhopper.broker.store.recovering.queue_repair import QueueRules
 from rockhopper.broker.store.recovering.recovery import LoadedStore, recover
@@ -158,7 +161,7 @@ class OpenedStore:
         self.checkpoint = checkpoints.load_newest(layout)
         self._noted = inventory.load(layout)
         if last_exit_clean:
-            stopped_files.check_table_sizes(layout)
+            check_table_sizes(layout)
         self._files = MappedFileQueue(
             layout.commit_log,
             config.commit_log_file_size_bytes,
@@ -401,7 +404,7 @@ class OpenedStore:
             ext.close()
         if clean:
             checkpoints.save_at_stop(self.layout, self.checkpoint)
-            stopped_files.save_table_sizes(self.layout)
+            save_table_sizes(self.layout)
             mark_stopped(self.layout.abort)
         self._lock.release()
 
