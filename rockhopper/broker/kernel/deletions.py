@@ -16,7 +16,7 @@ from rockhopper.broker.kernel.state_channels import Channel, StateChannels
 from rockhopper.broker.kernel.state_records import Entry, StateKind
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.store.queues.deleted_queues import DeletedQueues
+from rockhopper.broker.store.queues.deleted_topics import DeletedQueues
 from rockhopper.protocol import fastjson
 
 

@@ -41,8 +41,11 @@ from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.consume_queue_ext import ConsumeQueueExt
-from rockhopper.broker.store.queues.deleted_queues import DeletedQueues, remove_queues_aside
-from rockhopper.broker.store.queues.deleted_topics import DeletedTopics
+from rockhopper.broker.store.queues.deleted_topics import (
+    DeletedQueues,
+    DeletedTopics,
+    remove_queues_aside,
+)
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovering import inventory, log_identity, log_presence, resizing
 from rockhopper.broker.store.recovering.damage import QueueWitnesses

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from rockhopper.broker.store.dispatch import Dispatch
 from rockhopper.broker.store.opening import OpenedStore
-from rockhopper.broker.store.queues.deleted_queues import DeletedQueues
+from rockhopper.broker.store.queues.deleted_topics import DeletedQueues
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.broker.store.staging import Staging
 

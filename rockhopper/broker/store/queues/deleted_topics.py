@@ -1,7 +1,7 @@
-"""Deleted topics, and the end of the commit log at each deletion.
+"""Deleted topics: the end of the commit log at each deletion, and the files of their queues.
 
 The records of a deleted topic stay in the log until they expire. Recovery rebuilds queues from the
-log. Without this journal it would restore a deleted topic, or mix the old messages of a re-created
+log. Without a journal it would restore a deleted topic, or mix the old messages of a re-created
 topic with its new ones. The journal is ``<store>/rockhopper/deleted-topics.records``
 (protocol/store/topic_ends.py).
 
@@ -11,15 +11,22 @@ and begin after those records.
 Example: topic ``a`` has three messages and is deleted when the log ends at 900; the journal gets
 the entry (a, 900). ``a`` is created again, and its next message is at 900. After a crash, recovery
 rebuilds a queue of one message: the records below 900 do not count.
+
+The files of deleted queues are moved aside at once, and deleted later: a topic may have thousands
+of queues, each with a file. So the directory of all of them is moved to
+``<store>/rockhopper/deleted-queues``, and its files are deleted there; after a crash, at the next
+start. Files that are not a queue's stay there.
 """
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import structlog
 
 from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.record_file import RecordFile, mend, read_records
 from rockhopper.protocol.store.topic_ends import decode_former_ends, encode_ends, ends_of
 
@@ -131,3 +138,91 @@ class DeletedTopics:
     def hides(self, topic: str, commit_log_offset: int) -> bool:
         """Return whether a record belongs to a topic that was deleted after it was written."""
         return bool(self._ends) and commit_log_offset < self._ends.get(topic, 0)
+
+
+class DeletedQueues:
+    """The remains of deleted queues: open files, and the directories that hold them."""
+
+    def __init__(self, files: Iterable[MappedFile] = (), directories: Iterable[Path] = ()) -> None:
+        self._files = list(files)
+        self._directories = list(directories)
+
+    def __add__(self, other: "DeletedQueues") -> "DeletedQueues":
+        return DeletedQueues(self._files + other._files, self._directories + other._directories)
+
+    def remove(self) -> None:
+        """Close the files and delete them. Blocks, and may run in any thread.
+
+        Raises:
+            OSError: some are left for the next start.
+        """
+        for file in self._files:
+            file.close()
+        for directory in self._directories:
+            _remove(directory)
+
+
+def move_queues_aside(topic_directory: Path, aside: Path) -> Path | None:
+    """Move the directory of a topic's queues below *aside*, durably; None if it does not exist.
+
+    If that fails, its files are deleted where they are.
+
+    Raises:
+        OSError: neither is possible.
+    """
+    try:
+        return _move_queues_aside(topic_directory, aside)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        log.warning(
+            "deleting the queues of a topic slowly: their directory cannot be moved",
+            directory=str(topic_directory),
+            reason=str(error),
+        )
+        _remove(topic_directory)
+        return None
+
+
+def _move_queues_aside(topic_directory: Path, aside: Path) -> Path:
+    disk.make_directories_durably(aside)
+    taken = {entry.name for entry in os.scandir(aside)}
+    number = len(taken)
+    while str(number) in taken:
+        number += 1
+    target = aside / str(number)
+    disk.move(topic_directory, target)
+    return target
+
+
+def remove_queues_aside(aside: Path) -> None:
+    """Delete what an earlier process moved aside. Raises OSError."""
+    for directory in _list_numbered(aside):
+        _remove(directory)
+
+
+def _remove(topic_directory: Path) -> None:
+    for directory in _list_numbered(topic_directory):
+        for path in _list_numbered(directory):
+            path.unlink(missing_ok=True)
+        _remove_directory_if_empty(directory)
+    if not _remove_directory_if_empty(topic_directory):
+        log.warning(
+            "unknown files are left in a deleted topic's directory", directory=str(topic_directory)
+        )
+
+
+def _remove_directory_if_empty(directory: Path) -> bool:
+    with contextlib.suppress(OSError):
+        directory.rmdir()
+    return not directory.exists()
+
+
+def _list_numbered(directory: Path) -> Iterator[Path]:
+    try:
+        names = sorted(os.listdir(directory))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name in names:
+        if name.isdecimal():
+            yield directory / name

@@ -11,7 +11,7 @@ from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
-from rockhopper.broker.store.queues.deleted_queues import DeletedQueues
+from rockhopper.broker.store.queues.deleted_topics import DeletedQueues
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from tests.support.open_files import open_files_in
 from tests.support.open_stores import Stores, bodies, put
