@@ -23,7 +23,7 @@ from rockhopper.broker.store.files.mapped_file import Mappings
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.deleted_topics import DeletedQueues, move_queues_aside
-from rockhopper.broker.store.queues.mapped_units import MappedUnits
+from rockhopper.broker.store.queues.unit_files import MappedUnits
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 
 log = structlog.get_logger("broker.store")

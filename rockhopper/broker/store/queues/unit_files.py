@@ -1,4 +1,4 @@
-"""UnitFiles: numbered files full of units of one size, and the search for the end of the units.
+"""UnitFiles and MappedUnits: the files of a queue, full of units of one size.
 
 Units follow each other from the start of the first file; zeros follow the last. A unit's first two
 fields are a commit log offset and the size of the record there, and commit log offsets grow from
@@ -11,14 +11,32 @@ queue. ``find_end`` therefore reads, one by one, the units that may be affected.
 Example: units 0, 1 and 2 point to records at 0, 100 and 200. Unit 1 was not on disk when the power
 failed, and reads as zeros. The binary search may end after unit 2; the check one by one ends
 after unit 0. Recovery cuts there, and adds units 1 and 2 again from the log.
+
+``MappedUnits`` appends units to the last file of a queue through its mapping, and makes them
+durable. A file has its full size from the start, but its blocks are allocated step by step, ahead
+of the units that need them: there may be tens of thousands of queues with few messages each. So a
+full disk is noticed at the allocation. A write through the mapping would kill the process instead.
+A queue holds mappings only while it is in use; the next access makes new ones.
+
+Threads: everything belongs to the thread that appends, except ``MappedUnits.flush``.
 """
 
+import errno
+import mmap
 import struct
+import sys
+from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
-from rockhopper.broker.store.files.mapped_file import MapFile
+from rockhopper.broker.store.files.errors import (
+    DiskFullError,
+    StoreFailedError,
+    TooManyOpenFilesError,
+)
+from rockhopper.broker.store.files.mapped_file import MapFile, MappedFile, Mappings
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.protocol.store.queue_layout import BLANK_UNIT_SIZE_FIELD
 
@@ -27,6 +45,13 @@ Unit = tuple[int, ...]
 # This many units are read before those that may not have been on disk.
 _UNITS_TO_VERIFY = 1024
 _SLICE_UNITS = 4096
+# Means "no mapping held", so that the hot path needs no check.
+UNMAPPED = mmap.mmap(-1, 1)
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+_PAGE_BITS = 12
+# A queue is extended by its current size, within these bounds.
+_STEP_BYTES = 16_384
+_STEP_BYTES_MAX = 1 << 20
 
 
 class UnitRules(Protocol):
@@ -178,3 +203,227 @@ def _find_verified_end(
             break
         previous = files.unit.unpack(units[-unit_size:])
     return position
+
+
+class MappedUnits(ABC):
+    """The files of one queue, and the mapping of the one that is written to.
+
+    ``mapping`` holds the units from position ``mapping_start`` on. Without a mapping,
+    ``mapping_start`` is higher than any position.
+    """
+
+    __slots__ = (
+        "_append_limit",
+        "_dirty",
+        "_files",
+        "_flushed",
+        "_is_dirty",
+        "_mappings",
+        "_max_offset_when_checked",
+        "mapping",
+        "mapping_start",
+        "max_offset",
+    )
+    UNIT: ClassVar[struct.Struct]
+    UNIT_SIZE_BYTES: ClassVar[int]
+    max_offset: int
+
+    def __init__(
+        self,
+        directory: Path | str,
+        file_size_bytes: int,
+        dirty: "deque[MappedUnits]",
+        mappings: Mappings,
+    ) -> None:
+        """The queue appends itself to *dirty* when it gets something to flush and had nothing."""
+        self._mappings = mappings
+        self._files = UnitFiles(directory, file_size_bytes, self.UNIT, self._map)
+        self._files.reserve_step_bytes = _STEP_BYTES
+        self._dirty = dirty
+        self._is_dirty = False
+        self._flushed = 0
+        self._max_offset_when_checked = 0
+        self._forget_mapping()
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the files."""
+        return self._files.directory
+
+    @property
+    def file_size_bytes(self) -> int:
+        """The size of each file."""
+        return self._files.file_size_bytes
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether something may have been appended since the last flush."""
+        return self._is_dirty
+
+    @abstractmethod
+    def _end_position(self) -> int:
+        """Return the position after the last unit."""
+
+    def _open_for(self, position: int) -> MappedFile:
+        """Return the mapped file for a unit at *position*, after the last one; make it if missing.
+
+        Raises:
+            DiskFullError: no space for a new file; nothing has changed.
+            TooManyOpenFilesError: no descriptor is free; nothing has changed.
+            OSError: it could not be made or mapped; nothing has changed.
+        """
+        files = self._files.files
+        if files and position < files[-1].end_offset:
+            self._use(files[-1], position)
+            return files[-1]
+        try:
+            file = self._mappings.with_room(
+                lambda: self._files.append_file(position - position % self.file_size_bytes)
+            )
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise DiskFullError(
+                    f"no room for a file of {self.file_size_bytes} bytes in {self.directory}: "
+                    "free space, or lower fileReservedTime"
+                ) from error
+            raise
+        try:
+            self._use(file, position, start=0)
+        except OSError:
+            self._files.files.remove(file)
+            file.delete()
+            raise
+        return file
+
+    def _use(self, file: MappedFile, position: int, start: int | None = None) -> None:
+        limit = self._reserve(file, position, start)
+        self.mapping = file.mapping
+        self.mapping_start = file.base_offset
+        self._append_limit = limit // self.UNIT_SIZE_BYTES
+
+    def _reserve(self, file: MappedFile, position: int, start: int | None = None) -> int:
+        """Allocate blocks for a unit at *position*, and from *start* on; return where they end.
+
+        *start* counts from the start of the file.
+
+        Raises:
+            DiskFullError: the disk has no space.
+            OSError: the allocation failed for another reason.
+        """
+        relative = position - file.base_offset
+        needed = relative + self.UNIT_SIZE_BYTES
+        step = _STEP_BYTES_MAX
+        if file.base_offset == 0:
+            step = max(_STEP_BYTES, min(step, 1 << needed.bit_length() - 1))
+        end = -(-needed // step) * step
+        begin = relative - relative % step if start is None else start
+        try:
+            self._mappings.with_room(lambda: file.reserve(begin, end))
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise DiskFullError(
+                    f"no room for more units in {file.path}: free space, or lower fileReservedTime"
+                ) from error
+            raise
+        return min(file.base_offset + end, file.end_offset)
+
+    def _note_change(self) -> None:
+        if not self._is_dirty:
+            self._is_dirty = True
+            self._dirty.append(self)
+
+    def glance(self) -> None:
+        """Cache the first page of the last file, so that short queues need no mapping.
+
+        The cache lasts until ``close``.
+
+        Raises:
+            TooManyOpenFilesError: no descriptor is free.
+            OSError: its file cannot be read.
+        """
+        files = self._files.files
+        if files:
+            self._mappings.with_room(files[-1].glance)
+
+    def _forget_mapping(self) -> None:
+        self.mapping = UNMAPPED
+        self.mapping_start = sys.maxsize
+        self._append_limit = 0
+
+    def _map(self, file: MappedFile) -> mmap.mmap:
+        mapping = self._mappings.map(file, self)
+        if file in self._files.files[-1:]:
+            # Read-ahead would fill the memory with unwritten pages, megabytes per queue.
+            mapping.madvise(mmap.MADV_RANDOM)
+        return mapping
+
+    def has_grown(self, file: MappedFile) -> bool:
+        """Return whether *file* is in use and anything was appended since the last call."""
+        return file in self._files.files[-1:] and self._note_growth()
+
+    def let_go(self, file: MappedFile) -> None:
+        """Unmap *file*; the next access maps it again."""
+        if self.mapping_start == file.base_offset:
+            self._forget_mapping()
+        file.unmap()
+
+    def _note_growth(self) -> bool:
+        before, self._max_offset_when_checked = self._max_offset_when_checked, self.max_offset
+        return self.max_offset != before
+
+    def release_if_idle(self) -> bool:
+        """Drop the mappings if nothing was appended since the last call; return whether it did.
+
+        The next access makes new ones. For the thread that appends, not for the flush thread.
+        """
+        was_idle = not self._note_growth() and not self._is_dirty
+        if was_idle:
+            self._release()
+        return was_idle
+
+    def _release(self) -> None:
+        self._forget_mapping()
+        self._files.unmap()
+
+    def _release_unless_in_use(self) -> None:
+        """Drop the mappings that were made only to read an idle queue."""
+        if self.mapping is UNMAPPED:
+            self._files.unmap()
+
+    def flush(self, least_pages: int = 0) -> bool:
+        """Make the units durable if at least *least_pages* pages, or a file, were filled.
+
+        Blocks; the flush thread calls it. Returns whether anything was flushed.
+
+        Raises:
+            TooManyOpenFilesError: no descriptor is free; the queue stays dirty.
+            StoreFailedError: the content on disk is unknown.
+        """
+        end = self._end_position()
+        start = self._flushed
+        if self._is_short_of(least_pages, start, end):
+            self._dirty.append(self)  # It stays dirty, and in the list of dirty queues.
+            return False
+        # Before the end is read again: a later append then marks the queue once more.
+        self._is_dirty = False
+        end = self._end_position()
+        if end <= start:
+            return False
+        try:
+            self._files.flush_range(start, end)
+        except TooManyOpenFilesError:
+            self._note_change()
+            raise
+        except OSError as error:
+            raise StoreFailedError(
+                f"{self.directory} could not be flushed ({error.strerror}), so messages are "
+                "refused from now on: check the disk, then restart the broker"
+            ) from error
+        self._flushed = end
+        return True
+
+    def _is_short_of(self, least_pages: int, start: int, end: int) -> bool:
+        if not self._is_dirty or end <= start or end % self.file_size_bytes == 0:
+            return False
+        same_file = start // self.file_size_bytes == end // self.file_size_bytes
+        return same_file and (end >> _PAGE_BITS) - (start >> _PAGE_BITS) < least_pages

@@ -24,8 +24,7 @@ import structlog
 
 from rockhopper.broker.store.files.mapped_file import MappedFile, Mappings
 from rockhopper.broker.store.log.checking import topic_field
-from rockhopper.broker.store.queues.mapped_units import MappedUnits
-from rockhopper.broker.store.queues.unit_files import find_end
+from rockhopper.broker.store.queues.unit_files import MappedUnits, find_end
 from rockhopper.protocol.store.light_queues import is_light
 from rockhopper.protocol.store.message_codec import RecordCheck
 from rockhopper.protocol.store.queue_layout import BLANK_UNIT_SIZE_FIELD

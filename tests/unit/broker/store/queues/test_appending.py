@@ -18,8 +18,8 @@ from rockhopper.broker.store.queues.appending import (
 )
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
-from rockhopper.broker.store.queues.mapped_units import MappedUnits
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
+from rockhopper.broker.store.queues.unit_files import MappedUnits
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 from tests.support.store_listeners import Reader
 

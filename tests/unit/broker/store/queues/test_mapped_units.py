@@ -14,7 +14,7 @@ from rockhopper.broker.store.files.errors import (
     StoreFailedError,
 )
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
-from rockhopper.broker.store.queues.mapped_units import MappedUnits
+from rockhopper.broker.store.queues.unit_files import MappedUnits
 from tests.support.open_files import open_files_in
 
 FILE_SIZE = 100  # five units
