@@ -34,7 +34,6 @@ from rockhopper.broker.store.files.lock_file import (
 from rockhopper.broker.store.files.mapped_file import MAPPED_FILES_MAX, MappedFile, Mappings
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index.index import MessageIndex, check_geometry, move_marked_aside
-from rockhopper.broker.store.log import log_tail
 from rockhopper.broker.store.log.commit_log import CommitLog, NextFile, ReadAhead
 from rockhopper.broker.store.log.log_scan import read_record
 from rockhopper.broker.store.log.tags_codes import TagsCodes
@@ -48,13 +47,12 @@ from rockhopper.broker.store.queues.deleted_topics import (
 )
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovering import inventory, log_identity, log_presence, resizing
-from rockhopper.broker.store.recovering.damage import QueueWitnesses
 from rockhopper.broker.store.recovering.inventory import (
     QueueKey,
     check_table_sizes,
     save_table_sizes,
 )
-from rockhopper.broker.store.recovering.log_walk import LogWalk
+from rockhopper.broker.store.recovering.log_walk import LogWalk, QueueWitnesses, cut_tail
 from rockhopper.broker.store.recovering.queue_repair import QueueRules
 from rockhopper.broker.store.recovering.recovery import LoadedStore, recover
 from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
@@ -205,7 +203,7 @@ class OpenedStore:
         Recovery then works as after a power cut that left the log up to *end*: it drops the units
         and index entries that point after the end.
         """
-        cut = log_tail.cut_tail(self.layout, self._files, end)
+        cut = cut_tail(self.layout, self._files, end)
         if cut is not None:
             log.warning(
                 "the commit log was cut", end=end, cut_bytes=cut.size_bytes, kept=cut.kept_as

@@ -186,7 +186,7 @@ def find_next(file: MappedFile, position: int) -> int | None:
     """Return the first position, from *position* on, of a whole record or the closing blank.
 
     A record counts if it states this very offset and its sizes and CRC are right. So stale bytes
-    from elsewhere do not count, but an image of a record in a message's body may (damage.py).
+    from elsewhere do not count, but an image of a record in a message's body may (log_walk.py).
     """
     data = file.mapping
     # The first bytes of a size are zeros, so a record may begin just before the written range.

@@ -7,7 +7,7 @@ offset and the size of its record.
 
 Everything here can be rebuilt from the commit log, so the log is right if the two disagree.
 
-Units are written through the mapping of the last file (mapped_units.py). The file of a queue is
+Units are written through the mapping of the last file (unit_files.py). The file of a queue is
 made only when a unit is about to be written: RocketMQ may fail to start with an empty one.
 
 Threads: everything belongs to the thread that appends, except ``flush``.

@@ -6,20 +6,38 @@ Three things look alike at first; the bytes after them tell them apart:
     a hole               damage with a valid record after it, or before ``proven_end``
     the end of a file    a blank record up to the file's end
 
-The walk checks closely how far a hole reaches (damage.py), because a body may hold bytes that look
-like records. It skips a hole. If only the body of a record is damaged, its head still identifies
-the message: such a record is yielded with ``is_damaged`` set.
-
 Example: the log has records at 0, 100 and 200, and zeros from 300 on. The head of the one at 100 is
 damaged. The walk yields 0, finds the next valid record at 200, notes the hole [100, 200), yields
 200 and ends at 300. If the record at 200 is missing too, the log ends at 100, unless ``proven_end``
 is after it: then [100, ``proven_end``) is a hole.
+
+The walk skips a hole. If only the body of a record is damaged, its head still identifies the
+message: such a record is yielded with ``is_damaged`` set. ``cut_tail`` cuts the log off at its end,
+and saves the bytes that were cut.
+
+How far a hole reaches is checked closely, so that no message body is read as records. A body may
+hold images of records, even with the very log offsets at which the images are. If the head in front
+of such a body is damaged, the images look like the records after the damage. These facts tell them
+apart:
+
+- the size of the damaged record, from the queue entry that points at it or from the rest of its
+  head, which states it twice: whole, and by the sizes of its parts;
+- the queue entry that an image claims, if it points elsewhere;
+- the bytes after the image: a real record is followed by records.
+
+One case passes all checks: an image made so that it leads exactly to the end of the record that
+holds it, if that record's head and every queue entry are lost. Nothing on disk tells it apart.
 """
 
+import mmap
+import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple
 
+from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.mapped_file import MappedFile
+from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.log.fast_encoding import walk_plain
 from rockhopper.broker.store.log.log_scan import (
     Record,
@@ -31,9 +49,24 @@ from rockhopper.broker.store.log.log_scan import (
     why_not,
 )
 from rockhopper.broker.store.log.walking import Found
-from rockhopper.broker.store.recovering.damage import QueueWitnesses, leads_on, stated_end
+from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.recovering.lookups import find_unit, record_at
+from rockhopper.protocol.store.record_head import (
+    BORN_TIME_AT,
+    MAGIC_AT,
+    MAGIC_START,
+    RECORD_SIZE_BYTES_MIN,
+    SYS_FLAG_AT,
+    body_start,
+)
 
 STRETCH_BYTES = 4 << 20
+# A search through all queues is expensive; in a badly damaged log it must not dominate.
+_QUEUES_SEARCHED_MAX = 200_000
+# No message is larger (maxMessageSize and its properties).
+_BODY_BYTES_MAX = 17 << 20
+_PAGE_BYTES = 512
+_SLICE_BYTES = 1 << 20
 
 
 class Hole(NamedTuple):
@@ -42,6 +75,45 @@ class Hole(NamedTuple):
     start: int
     end: int
     reason: str
+
+
+class QueueWitnesses:
+    """The evidence that consume queues give about the records of a log."""
+
+    def __init__(self, queues: ConsumeQueueTable, log_files: MappedFileQueue) -> None:
+        self._queues = queues
+        self._log_files = log_files
+        self._searches_left = _QUEUES_SEARCHED_MAX
+
+    def end_of(self, offset: int) -> int | None:
+        """Return where the record at *offset* ends, by the entry that points at it; or None."""
+        for queue in self._queues:
+            if queue.commit_log_end <= offset or self._searches_left <= 0:
+                continue
+            self._searches_left -= 1
+            found = find_unit(queue, offset)
+            if found is not None and found[1][0] == offset:
+                return sum(found[1])
+        return None
+
+    def opinion(self, record: Record) -> bool | None:
+        """Return whether the entry that *record* claims confirms it; None without such evidence."""
+        topic = record.topic.decode(errors="replace")
+        queue = self._queues.get(topic, record.queue_id)
+        unit = None if queue is None else queue.noted(record.queue_offset)
+        if unit is None:
+            return None
+        if unit[:2] == (record.offset, record.size_bytes):
+            return True
+        if unit[0] < record.offset < unit[0] + unit[1]:
+            return False
+        holder = record_at(self._log_files, unit[0])
+        is_taken = holder is not None and (holder.topic, holder.queue_id, holder.queue_offset) == (
+            record.topic,
+            record.queue_id,
+            record.queue_offset,
+        )
+        return False if is_taken else None
 
 
 class LogWalk:
@@ -219,3 +291,122 @@ class LogWalk:
         if opinion is not None:
             return not opinion
         return not is_expected and not leads_on(file, record.end_offset - file.base_offset)
+
+
+def leads_on(file: MappedFile, position: int) -> bool:
+    """Return whether records follow from *position* to the end of file or log, or past any body.
+
+    Damage on the way is skipped if it states its own size. A page that was never written counts as
+    damage too, not as the rest of a body.
+    """
+    data = file.mapping
+    far = position + _BODY_BYTES_MAX
+    while position < min(far, file.size_bytes):
+        record = read_record(data, position, file.base_offset)
+        if record is not None:
+            position += record.size_bytes
+        elif is_blank(data, position) or _is_zero_to_page_end(data, position):
+            break
+        elif (behind := stated_end(file, position)) is not None:
+            position = behind
+        else:
+            return False
+    return True
+
+
+def _is_zero_to_page_end(data: mmap.mmap, position: int) -> bool:
+    page_end = (position // _PAGE_BYTES + 1) * _PAGE_BYTES
+    return is_zero(data, position) and not data[position:page_end].strip(b"\0")
+
+
+def stated_end(file: MappedFile, position: int) -> int | None:
+    """Return where a damaged record at *position* ends, by the rest of its head, or None."""
+    data = file.mapping
+    whole, parts = _end_by_size(data, position), _end_by_parts(data, position)
+    if whole is not None and whole == parts:
+        return whole
+    ends = [end for end in (whole, parts) if end is not None]
+    followed = [end for end in ends if read_record(data, end, file.base_offset) is not None]
+    if followed:
+        return max(followed)
+    # Zeros are common: a size that leads to zeros only counts if the rest looks like a head.
+    if data[position + MAGIC_AT : position + MAGIC_AT + 3] != MAGIC_START:
+        return None
+    closed = [end for end in ends if is_blank(data, end) or _is_zero_to_page_end(data, end)]
+    return max(closed, default=None)
+
+
+def _end_by_size(data: mmap.mmap, position: int) -> int | None:
+    size = int.from_bytes(data[position : position + MAGIC_AT], "big")
+    return position + size if RECORD_SIZE_BYTES_MIN <= size <= len(data) - position else None
+
+
+def _end_by_parts(data: mmap.mmap, position: int) -> int | None:
+    sys_flag = int.from_bytes(data[position + SYS_FLAG_AT : position + BORN_TIME_AT], "big")
+    at = position + body_start(sys_flag)
+    at += int.from_bytes(data[at - 4 : at], "big")
+    if at + 3 > len(data):
+        return None
+    at += 1 + data[at]
+    end = at + 2 + int.from_bytes(data[at : at + 2], "big")
+    return end if end <= len(data) else None
+
+
+class CutTail(NamedTuple):
+    """Bytes cut off after the end of the log, up to the last nonzero one."""
+
+    offset: int
+    size_bytes: int
+    kept_as: str
+
+
+def cut_tail(layout: StoreLayout, files: MappedFileQueue, end: int) -> CutTail | None:
+    """End the log at *end*: copy the bytes after it to the quarantine, then zero them, durably.
+
+    Returns None if there were only zeros after it.
+
+    Raises:
+        OSError: the log may still have its old content.
+    """
+    tail = None
+    for file in files.files:
+        if file.end_offset > end:
+            start = max(end, file.base_offset)
+            kept = _keep_tail(layout, file, start)
+            if kept is not None and tail is not None:
+                kept = CutTail(tail.offset, tail.size_bytes + kept.size_bytes, tail.kept_as)
+            tail = kept or tail
+    files.truncate_to(end)
+    return tail
+
+
+def _keep_tail(layout: StoreLayout, file: MappedFile, start: int) -> CutTail | None:
+    position = start - file.base_offset
+    last = _last_written(file, position)
+    if last < position:
+        return None
+    target = layout.quarantine / f"commitlog-{start:020d}"
+    kept_as = disk.copy_aside(file.path, target, position, last + 1)
+    return CutTail(start, last + 1 - position, str(kept_as))
+
+
+def is_all_zeros(file: MappedFile) -> bool:
+    """Return whether all bytes of *file* are zero."""
+    return _last_written(file, 0) < 0
+
+
+def _last_written(file: MappedFile, position: int) -> int:
+    """Return the position of the last nonzero byte from *position* on; −1 if there is none."""
+    descriptor = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        ranges = list(disk.data_ranges(descriptor, position, file.size_bytes))
+    finally:
+        os.close(descriptor)
+    for start, end in reversed(ranges):
+        while end > start:
+            slice_start = max(start, end - _SLICE_BYTES)
+            written = file.read(slice_start, end).rstrip(b"\0")
+            if written:
+                return slice_start + len(written) - 1
+            end = slice_start
+    return -1

@@ -33,16 +33,14 @@ from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.checkpoint import CLOCK_STEP_MARGIN_MS, StoreCheckpoint
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index.index import MessageIndex
-from rockhopper.broker.store.log import log_tail
 from rockhopper.broker.store.log.log_scan import Record
 from rockhopper.broker.store.log.record_properties import KeysAndTagsReader
 from rockhopper.broker.store.log.walking import Found
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovering import inventory
-from rockhopper.broker.store.recovering.damage import QueueWitnesses
 from rockhopper.broker.store.recovering.index_catch_up import IndexCatchUp, index_start
 from rockhopper.broker.store.recovering.inventory import Inventory, QueueKey
-from rockhopper.broker.store.recovering.log_walk import Hole, LogWalk
+from rockhopper.broker.store.recovering.log_walk import Hole, LogWalk, QueueWitnesses, cut_tail
 from rockhopper.broker.store.recovering.lookups import record_start
 from rockhopper.broker.store.recovering.lost_offsets import (
     drop_unclaimed,
@@ -353,7 +351,7 @@ class _Recovery:
     def finish(self, walk: LogWalk) -> RecoveryReport:
         """Cut the bytes after the end, make everything durable, and report."""
         end = walk.end
-        cut = log_tail.cut_tail(self._layout, self._log_files, end)
+        cut = cut_tail(self._layout, self._log_files, end)
         for queue in self._queues:
             queue.truncate_to_commit_log(end)
         if self._index is not None:

@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 import structlog
 
-from rockhopper.broker.store.log.log_tail import CutTail
 from rockhopper.broker.store.recovering.inventory import QueueKey
-from rockhopper.broker.store.recovering.log_walk import Hole
+from rockhopper.broker.store.recovering.log_walk import CutTail, Hole
 
 logger = structlog.get_logger("broker.store")
 

@@ -10,7 +10,6 @@ import pytest
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.log import log_tail
 from rockhopper.broker.store.log.log_scan import (
     find_next,
     is_blank,
@@ -19,7 +18,7 @@ from rockhopper.broker.store.log.log_scan import (
     read_record,
     why_not,
 )
-from rockhopper.broker.store.recovering.log_walk import Hole, LogWalk
+from rockhopper.broker.store.recovering.log_walk import Hole, LogWalk, cut_tail
 from rockhopper.protocol.store.record_head import BLANK_RECORD, MAGIC_BLANK
 from tests.support.golden_stores import copy_golden_store
 from tests.support.records import encode_message
@@ -256,7 +255,7 @@ def test_what_is_cut_off_is_kept_over_several_files(tmp_path: Path) -> None:
     log.overwrite(4096 + 50, b"second")
     files = MappedFileQueue(log.root / "commitlog", 4096)
     files.load()
-    cut = log_tail.cut_tail(StoreLayout(tmp_path), files, log.end)
+    cut = cut_tail(StoreLayout(tmp_path), files, log.end)
     assert cut is not None
     assert (cut.offset, cut.size_bytes) == (log.end, 5 + 56)
     kept = sorted(StoreLayout(tmp_path).quarantine.iterdir())
@@ -264,7 +263,7 @@ def test_what_is_cut_off_is_kept_over_several_files(tmp_path: Path) -> None:
     assert len(files.files) == 1
     assert files.write_offset == log.end
     assert log.read(log.end, 500).strip(b"\0") == b""
-    assert log_tail.cut_tail(StoreLayout(tmp_path), files, log.end) is None
+    assert cut_tail(StoreLayout(tmp_path), files, log.end) is None
 
 
 def test_holes_say_why(tmp_path: Path) -> None:

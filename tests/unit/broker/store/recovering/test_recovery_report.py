@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.store.log.log_tail import CutTail
-from rockhopper.broker.store.recovering.log_walk import Hole
+from rockhopper.broker.store.recovering.log_walk import CutTail, Hole
 from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
 
 NOTHING = RecoveryReport(1000, 500, 7, 0, [], None, None, {}, {}, 3, {})

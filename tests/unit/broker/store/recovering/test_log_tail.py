@@ -6,7 +6,7 @@ import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.log.log_tail import cut_tail, is_all_zeros
+from rockhopper.broker.store.recovering.log_walk import cut_tail, is_all_zeros
 
 FILE = 4096
 
