@@ -23,7 +23,7 @@ from structlog.testing import LogCapture
 from rockhopper.broker import Broker
 from rockhopper.broker.app import TEMPORARY_SETTINGS
 from rockhopper.broker.settings.config_file import build_config
-from rockhopper.broker.store.log.tags_codes import TagsCodes
+from rockhopper.broker.store.log.record_properties import TagsCodes
 from rockhopper.broker.store.opening import OpenedStore
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.codes import RequestCode, ResponseCode

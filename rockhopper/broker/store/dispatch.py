@@ -14,7 +14,7 @@ from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.log.encoding import INDEX_KEY, index_keys
 from rockhopper.broker.store.log.fast_encoding import walk_plain
-from rockhopper.broker.store.log.tags_codes import TagsCodes
+from rockhopper.broker.store.log.record_properties import TagsCodes
 from rockhopper.broker.store.log.walking import PlainRun
 from rockhopper.broker.store.queues.appending import append_plain, awaited
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue

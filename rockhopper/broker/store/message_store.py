@@ -28,7 +28,7 @@ from rockhopper.broker.store.files.errors import (
     StoreFailedError,
 )
 from rockhopper.broker.store.flush import DerivedFlush, FlushService
-from rockhopper.broker.store.log.tags_codes import TagsCodes
+from rockhopper.broker.store.log.record_properties import TagsCodes
 from rockhopper.broker.store.opening import WHOLE, Extent, OpenedStore
 from rockhopper.broker.store.put import MessageToStore, PutResult
 from rockhopper.broker.store.put_times import QUICK_S, PutTimes

@@ -36,7 +36,7 @@ from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index.index import MessageIndex, check_geometry, move_marked_aside
 from rockhopper.broker.store.log.commit_log import CommitLog, NextFile, ReadAhead
 from rockhopper.broker.store.log.log_scan import read_record
-from rockhopper.broker.store.log.tags_codes import TagsCodes
+from rockhopper.broker.store.log.record_properties import TagsCodes
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.consume_queue_ext import ConsumeQueueExt

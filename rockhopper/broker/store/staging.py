@@ -18,7 +18,7 @@ from rockhopper.broker.store.log.encoding import (
     index_keys,
 )
 from rockhopper.broker.store.log.fast_encoding import encode_batch, encode_plain, encode_run
-from rockhopper.broker.store.log.tags_codes import TagsCodes
+from rockhopper.broker.store.log.record_properties import TagsCodes
 from rockhopper.broker.store.put import Copy
 from rockhopper.broker.store.queues.appending import take_offsets
 from rockhopper.broker.store.queues.multi_dispatch import MultiDispatch

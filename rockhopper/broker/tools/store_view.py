@@ -15,7 +15,7 @@ from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import checkpoint as checkpoints
 from rockhopper.broker.store.index.index import load_geometry
 from rockhopper.broker.store.log.log_scan import Record
-from rockhopper.broker.store.log.tags_codes import TagsCodes
+from rockhopper.broker.store.log.record_properties import TagsCodes
 from rockhopper.broker.store.log.walking import Found
 from rockhopper.broker.store.recovering import inventory, log_presence
 from rockhopper.broker.store.recovering.inventory import Inventory

@@ -21,7 +21,7 @@ from functools import lru_cache
 from mmap import mmap
 from zlib import crc32
 
-from rockhopper.broker.store.log.tags_codes import hash_of_tags
+from rockhopper.broker.store.log.record_properties import hash_of_tags
 from rockhopper.protocol.errors import MalformedBatchError
 from rockhopper.protocol.java_hash import index_key_seed, seeded_index_key_hash
 from rockhopper.protocol.properties import (

@@ -13,8 +13,7 @@ from typing import TypeAlias
 
 from rockhopper.broker.store.log.encoding import TIMED_KEY
 from rockhopper.broker.store.log.log_scan import Record, read_record
-from rockhopper.broker.store.log.record_properties import keys_and_tags
-from rockhopper.broker.store.log.tags_codes import hash_of_tags
+from rockhopper.broker.store.log.record_properties import hash_of_tags, keys_and_tags
 from rockhopper.protocol.java_hash import index_key_seed, seeded_index_key_hash
 from rockhopper.protocol.names import LMQ_PREFIX, SCHEDULE_TOPIC
 from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH

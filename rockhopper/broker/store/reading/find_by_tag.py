@@ -8,8 +8,8 @@ range, in steps between which other work can run.
 import struct
 from collections.abc import Callable, Iterable, Iterator
 
+from rockhopper.broker.store.log.record_properties import hash_of_tags
 from rockhopper.broker.store.log.record_search import BODY_BYTES_MAX, RecordSearch
-from rockhopper.broker.store.log.tags_codes import hash_of_tags
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.properties import PROPERTY_TAGS

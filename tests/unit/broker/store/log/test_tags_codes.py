@@ -2,8 +2,8 @@
 
 import pytest
 
-from rockhopper.broker.store.log import tags_codes
-from rockhopper.broker.store.log.tags_codes import TagsCodes, hash_of_tags
+from rockhopper.broker.store.log import record_properties
+from rockhopper.broker.store.log.record_properties import TagsCodes, hash_of_tags
 
 
 @pytest.mark.parametrize(
@@ -21,8 +21,8 @@ def test_the_hash_is_javas(tags: str | None, code: int | None) -> None:
 
 def test_hashes_are_remembered_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: dict[str, int] = {}
-    monkeypatch.setattr(tags_codes, "_hashes", kept)
-    monkeypatch.setattr(tags_codes, "TAGS_CACHED_MAX", 2)
+    monkeypatch.setattr(record_properties, "_hashes", kept)
+    monkeypatch.setattr(record_properties, "TAGS_CACHED_MAX", 2)
     for number in range(4):
         assert hash_of_tags(f"t{number}") == hash_of_tags(f"t{number}")
     assert list(kept) == ["t0", "t1"]
