@@ -48,10 +48,10 @@ from rockhopper.broker.store.recovering.lost_offsets import (
     least_bytes_lost,
     missing_bytes,
 )
-from rockhopper.broker.store.recovering.proven_end import ProvenEnd
 from rockhopper.broker.store.recovering.queue_repair import QueueRepair, QueueRules
 from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
 from rockhopper.broker.store.recovering.recovery_start import (
+    ProvenEnd,
     QueueState,
     look_at_queue,
     may_lack_first_files,

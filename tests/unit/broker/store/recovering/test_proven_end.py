@@ -10,8 +10,7 @@ from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovering.inventory import Inventory
-from rockhopper.broker.store.recovering.proven_end import ProvenEnd
-from rockhopper.broker.store.recovering.recovery_start import QueueState
+from rockhopper.broker.store.recovering.recovery_start import ProvenEnd, QueueState
 from tests.support.store_directories import FILE_SIZE_BYTES, LogWriter, recover, written_store
 
 NOTHING = StoreCheckpoint()
