@@ -28,7 +28,7 @@ PRICES = ["3", "7", "x", "12", "5"]
 @pytest.fixture(autouse=True)
 def _filters_have_all_the_time_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pull whose filter has used up its time ends early; a busy machine would decide where."""
-    monkeypatch.setattr("rockhopper.broker.store.reading.filter_budget.BUDGET_S", HANG_S)
+    monkeypatch.setattr("rockhopper.broker.store.reading.property_stage.BUDGET_S", HANG_S)
 
 
 async def send(client: WireClient, price: str, topic: str = TOPIC, more: str = "") -> None:

@@ -17,7 +17,7 @@ from rockhopper.broker.hot import plain_pulls
 from rockhopper.broker.kernel.members.consumer_groups import Client, ConsumeSettings
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroup
 from rockhopper.broker.kernel.tables.topics import TopicConfig
-from rockhopper.broker.store.reading import filter_budget
+from rockhopper.broker.store.reading import property_stage
 from rockhopper.protocol.frame import Frame
 from rockhopper.protocol.subscription import Subscription
 from tests.support.hot_broker import HotBroker
@@ -192,7 +192,7 @@ def serve(stream: list[tuple[str, list[Frame]]], store: dict[str, str]) -> Serve
         mock.patch.object(os, "fsync"),
         mock.patch.object(os, "fdatasync"),
         # How much is tested in one turn depends on the clock.
-        mock.patch.object(filter_budget, "BUDGET_S", 1e9),
+        mock.patch.object(property_stage, "BUDGET_S", 1e9),
     ):
         return asyncio.run(serve_it())
 

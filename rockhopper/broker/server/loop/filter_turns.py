@@ -20,7 +20,7 @@ WAITING_PER_OWNER_MAX = 4096
 
 
 class Budget(Protocol):
-    """The methods of ``store.reading.filter_budget.FilterBudget`` that are needed here."""
+    """The methods of ``store.reading.property_stage.FilterBudget`` that are needed here."""
 
     is_awaited: bool
 

@@ -25,9 +25,9 @@ from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.consume_queue_ext import is_address
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.reading.bulk_reading import gather, read_bulk
-from rockhopper.broker.store.reading.filter_budget import FilterBudget
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.broker.store.reading.property_stage import (
+    FilterBudget,
     MessageFilter,
     PropertyStage,
     PropertyTest,

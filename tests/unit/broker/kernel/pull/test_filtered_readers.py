@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store.reading.filter_budget import BUDGET_S
+from rockhopper.broker.store.reading.property_stage import BUDGET_S
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.frame import HEADER_SIZE_BYTES_WRITABLE, FrameDecoder

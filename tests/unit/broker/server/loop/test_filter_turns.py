@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rockhopper.broker.server.loop.filter_turns import WAITING_PER_OWNER_MAX, FilterTurns
-from rockhopper.broker.store.reading.filter_budget import BUDGET_S, FilterBudget
+from rockhopper.broker.store.reading.property_stage import BUDGET_S, FilterBudget
 from tests.support.held_clock import HeldClock
 from tests.support.turns import until
 

@@ -1,6 +1,6 @@
 """FilterBudget: what is left of it."""
 
-from rockhopper.broker.store.reading.filter_budget import BUDGET_S, SHARE, FilterBudget
+from rockhopper.broker.store.reading.property_stage import BUDGET_S, SHARE, FilterBudget
 
 
 class Clock:

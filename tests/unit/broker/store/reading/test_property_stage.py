@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from rockhopper.broker.store.reading.filter_budget import BUDGET_S, FilterBudget
-from rockhopper.broker.store.reading.property_stage import PropertyStage
+from rockhopper.broker.store.reading.property_stage import BUDGET_S, FilterBudget, PropertyStage
 from tests.support.records import encode_message
 
 START = 1000

@@ -4,8 +4,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.store.reading.filter_budget import BUDGET_S, SHARE
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
+from rockhopper.broker.store.reading.property_stage import BUDGET_S, SHARE
 from rockhopper.protocol.store.message_codec import decode_messages
 from rockhopper.protocol.subscription import TYPE_SQL92, Subscription
 from tests.support.open_stores import Stores, close, messages, put
