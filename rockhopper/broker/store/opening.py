@@ -21,9 +21,8 @@ import structlog
 from rockhopper.broker.settings.store_config import FlushDiskType, StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import checkpoint as checkpoints
-from rockhopper.broker.store.files import disk, rocksdb
+from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError
-from rockhopper.broker.store.files.file_system import check_file_system
 from rockhopper.broker.store.files.lock_file import (
     StoreLock,
     StoreWatch,
@@ -46,13 +45,22 @@ from rockhopper.broker.store.queues.deleted_topics import (
     remove_queues_aside,
 )
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
-from rockhopper.broker.store.recovering import inventory, log_identity, log_presence, resizing
+from rockhopper.broker.store.recovering import inventory, log_identity, resizing
 from rockhopper.broker.store.recovering.inventory import (
     QueueKey,
     check_table_sizes,
     save_table_sizes,
 )
 from rockhopper.broker.store.recovering.log_walk import LogWalk, QueueWitnesses, cut_tail
+from rockhopper.broker.store.recovering.opening_checks import (
+    check_file_system,
+    check_log_directory,
+    check_log_exists,
+    check_no_rocksdb,
+    check_store_exists,
+    check_store_finished,
+    save_log_directory,
+)
 from rockhopper.broker.store.recovering.queue_repair import QueueRules
 from rockhopper.broker.store.recovering.recovery import LoadedStore, recover
 from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
@@ -117,15 +125,15 @@ class OpenedStore:
         self._exts: dict[tuple[str, int], ConsumeQueueExt] = {}
         self._read_ahead = ReadAhead()
         if not extent.is_in_the_making:
-            log_presence.check_store_exists(self.layout, must_exist=config.must_exist)
+            check_store_exists(self.layout, must_exist=config.must_exist)
         disk.make_directories_durably(config.root)
         check_file_system(config.root)
         with contextlib.ExitStack() as undo:
             self._lock = StoreLock(config.root, self.layout.lock, self.layout.abort)
             undo.callback(self._lock.release)
             if not extent.is_in_the_making:
-                log_presence.check_store_finished(self.layout)
-                rocksdb.check_no_rocksdb(self.layout)
+                check_store_finished(self.layout)
+                check_no_rocksdb(self.layout)
             last_exit_clean = not was_left_in_use(self.layout.abort)
             mark_in_use(self.layout.abort)
             with contextlib.ExitStack() as nothing_changed:
@@ -158,7 +166,7 @@ class OpenedStore:
 
     def _load(self, config: StoreConfig, last_exit_clean: bool) -> None:
         layout = self.layout
-        log_presence.check_log_directory(layout)
+        check_log_directory(layout)
         self.checkpoint = checkpoints.load_newest(layout)
         self._noted = inventory.load(layout)
         if last_exit_clean:
@@ -178,13 +186,11 @@ class OpenedStore:
         self._files.load()
         remove_queues_aside(layout.deleted_queues)
         self.queues = self._load_queues(config, noted.file_sizes)
-        log_presence.check_log_exists(
-            layout, self._files, self.queues, self._noted, self.checkpoint
-        )
+        check_log_exists(layout, self._files, self.queues, self._noted, self.checkpoint)
         log_identity.check_identity(layout, self._files)
         disk.make_directories_durably(layout.commit_log)
         self._lock.lock_commit_log(layout.commit_log)
-        log_presence.save_log_directory(layout)
+        save_log_directory(layout)
         self.index: MessageIndex | None = None
         if config.index_enabled:
             shape = IndexGeometry(config.index_slot_count, config.index_entry_count_max)

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rockhopper.broker.store.files.rocksdb import list_rocksdb_data
 from rockhopper.broker.store.log.walking import Found
+from rockhopper.broker.store.recovering.opening_checks import list_rocksdb_data
 from rockhopper.broker.tools.findings import REPAIR, RESTORE_FILE, Findings
 from rockhopper.broker.tools.index_checking import IndexCheck
 from rockhopper.broker.tools.queue_checking import QueueCheck

@@ -17,10 +17,11 @@ from rockhopper.broker.store.index.index import load_geometry
 from rockhopper.broker.store.log.log_scan import Record
 from rockhopper.broker.store.log.record_properties import TagsCodes
 from rockhopper.broker.store.log.walking import Found
-from rockhopper.broker.store.recovering import inventory, log_presence
+from rockhopper.broker.store.recovering import inventory
 from rockhopper.broker.store.recovering.inventory import Inventory
 from rockhopper.broker.store.recovering.log_walk import Hole, LogWalk
 from rockhopper.broker.store.recovering.lookups import record_at
+from rockhopper.broker.store.recovering.opening_checks import check_store_finished
 from rockhopper.broker.tools import log_files
 from rockhopper.broker.tools.queue_files import FoundWitnesses, QueueDirectories
 from rockhopper.protocol.store.queue_layout import IndexGeometry
@@ -88,7 +89,7 @@ class StoreView:
             raise NoStoreError(f"{root} is not a directory: name the directory in storePathRootDir")
         self.config, directories = load_config(root, config_path)
         self.layout = StoreLayout.from_config(self.config.store)
-        log_presence.check_store_finished(self.layout)
+        check_store_finished(self.layout)
         self.log_directories = directories or [_read_noted_log(self.layout)]
         if len(directories) < 2:
             store = replace(self.config.store, commit_log_directory=self.log_directories[0])

@@ -12,8 +12,9 @@ from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.files.lock_file import StoreLock
-from rockhopper.broker.store.recovering import inventory, log_presence
+from rockhopper.broker.store.recovering import inventory
 from rockhopper.broker.store.recovering.inventory import Inventory, QueueKey
+from rockhopper.broker.store.recovering.opening_checks import check_log_exists
 from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
 from rockhopper.broker.tools.repair import recovered
 from rockhopper.broker.tools.repair.room import room
@@ -56,7 +57,7 @@ def refuse_unfit_log(view: StoreView) -> None:
             "there: restore it, move it away, or write a new store without it with 'store "
             "repair'"
         )
-    log_presence.check_log_exists(view.layout, view.log, (), view.noted, view.checkpoint)
+    check_log_exists(view.layout, view.log, (), view.noted, view.checkpoint)
     if not view.log.files:
         raise StoreError(
             f"there is no commit log in {view.layout.commit_log}: name the directory of a store"

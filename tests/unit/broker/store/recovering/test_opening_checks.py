@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 from rockhopper.broker.settings.broker_config import FlushDiskType
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
-from rockhopper.broker.store.recovering import inventory, log_presence
+from rockhopper.broker.store.recovering import inventory
+from rockhopper.broker.store.recovering.opening_checks import save_log_directory
 from tests.support.golden_stores import copy_golden_store
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import Stores, bodies, close, flush, put
@@ -188,9 +189,9 @@ def test_the_first_file_is_durable_before_a_unit_is_written(
 def test_tools_are_told_where_the_log_is(tmp_path: Path) -> None:
     note = tmp_path / "store" / "rockhopper" / "commit-log-directory"
     (tmp_path / "store").mkdir()
-    log_presence.save_log_directory(StoreLayout(tmp_path / "store", tmp_path / "fast"))
+    save_log_directory(StoreLayout(tmp_path / "store", tmp_path / "fast"))
     assert note.read_text() == f"{tmp_path / 'fast'}\n"
-    log_presence.save_log_directory(StoreLayout(tmp_path / "store"))
+    save_log_directory(StoreLayout(tmp_path / "store"))
     assert not note.exists()
 
 

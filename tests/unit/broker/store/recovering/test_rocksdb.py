@@ -7,7 +7,7 @@ import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.errors import StoreError
-from rockhopper.broker.store.files.rocksdb import check_no_rocksdb
+from rockhopper.broker.store.recovering.opening_checks import check_no_rocksdb
 from tests.support.open_stores import Stores, flush, put
 
 TABLE_FILE = b"\0" * 100_000 + b"column.family.id\1name%bcomparator\0" + b"\0" * 500

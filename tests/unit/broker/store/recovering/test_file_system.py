@@ -10,7 +10,7 @@ import pytest
 
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import UnfitFileSystemError
-from rockhopper.broker.store.files.file_system import check_file_system
+from rockhopper.broker.store.recovering.opening_checks import check_file_system
 
 
 def failing(number: int) -> Callable[..., None]:
