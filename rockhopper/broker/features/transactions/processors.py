@@ -17,7 +17,6 @@ from rockhopper.broker.server.remoting.permissions import (
     RequiredPermission,
     on_topic,
 )
-from rockhopper.broker.server.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.store.files.errors import (
     NotReplicatedError,
     StoreError,
@@ -106,7 +105,7 @@ class TransactionProcessors:
         return self._answer(request, self._resume(message))
 
     def _answer(self, request: Request, end_offset: int) -> Response | None:
-        return answer_when_safe(self._store, request, Response(), end_offset, _get_code)
+        return request.answer_when_safe(Response(), self._store.safe_point, end_offset, _get_code)
 
 
 def _get_code(error: StoreError) -> int:

@@ -13,7 +13,6 @@ from rockhopper.broker.server.remoting.dispatcher import (
     store_error_response,
 )
 from rockhopper.broker.server.remoting.permissions import on_topic
-from rockhopper.broker.server.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.settings.live_settings import LiveSettings
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
@@ -49,7 +48,9 @@ class RecallProcessor:
             fields.topic, fields.recall_handle, request.connection.addresses.born_host
         )
         response = Response(ext=encode_fields(RecallMessageResponse(msg_id=recalled.unique_key)))
-        return answer_when_safe(self._store, request, response, recalled.end_offset, _get_code)
+        return request.answer_when_safe(
+            response, self._store.safe_point, recalled.end_offset, _get_code
+        )
 
 
 def _get_code(error: StoreError) -> int:

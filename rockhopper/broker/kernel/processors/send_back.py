@@ -6,7 +6,6 @@ from rockhopper.broker.kernel.send.record_access import Identity
 from rockhopper.broker.kernel.send.send_back import SendBack
 from rockhopper.broker.server.remoting.dispatcher import Request, Response, Row, serves
 from rockhopper.broker.server.remoting.permissions import on_group, on_topic
-from rockhopper.broker.server.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.access import Action
 from rockhopper.protocol.codes import RequestCode as Code
@@ -56,4 +55,4 @@ class SendBackProcessor:
             of_topics=of_topics,
             meant=Identity(fields.origin_msg_id or "", fields.store_timestamp),
         )
-        return answer_when_safe(self._store, request, Response(), end)
+        return request.answer_when_safe(Response(), self._store.safe_point, end)

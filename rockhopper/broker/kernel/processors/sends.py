@@ -15,7 +15,6 @@ from rockhopper.broker.server.remoting.dispatcher import (
     store_error_response,
 )
 from rockhopper.broker.server.remoting.permissions import on_topic
-from rockhopper.broker.server.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.message_store import MessageStore
@@ -61,7 +60,7 @@ class SendProcessor:
     def process(self, request: Request) -> Response | None:
         """Serve one send; return None while the answer waits for the disk."""
         response, end = self.store_message(request)
-        return answer_when_safe(self._store, request, response, end)
+        return request.answer_when_safe(response, self._store.safe_point, end)
 
     def store_message(self, request: Request) -> tuple[Response, int]:
         """Store one message.

@@ -49,6 +49,7 @@ from rockhopper.tasks import run_in_background
 
 if TYPE_CHECKING:
     from rockhopper.broker.server.remoting.server import RemotingConnection
+    from rockhopper.broker.store.safe_point import SafePoint
 
 log = structlog.get_logger("broker.dispatcher")
 
@@ -102,6 +103,19 @@ class RequestError(Exception):
         self.code = code
         self.remark = remark
         self.ext = ext
+
+
+def unconfirmed_code(error: StoreError) -> int:
+    """Return the code for a message in the log that is unconfirmed because of *error*.
+
+    Java producers treat a time-out as sent, and send again to another broker if the disk has
+    failed.
+    """
+    if isinstance(error, StoreFailedError):
+        return ResponseCode.SERVICE_NOT_AVAILABLE
+    if isinstance(error, NotReplicatedError):
+        return ResponseCode.FLUSH_SLAVE_TIMEOUT
+    return ResponseCode.FLUSH_DISK_TIMEOUT
 
 
 class Request:
@@ -231,6 +245,31 @@ class Request:
             response = Response(unconfirmed_code(error), str(error))
         self.connection.write(encode_response(self.command, response))
 
+    def answer_when_safe(
+        self,
+        response: Response,
+        safe_point: "SafePoint",
+        end_offset: int,
+        get_code: Callable[[StoreError], int] = unconfirmed_code,
+    ) -> Response | None:
+        """Return *response* if the log is safe up to *end_offset*; else None, and answer later.
+
+        If the disk or the replicas do not confirm it, *get_code* returns the code for the error.
+        Every processor that stores a message and acknowledges it ends with this; the pass over many
+        sends (reply_batch.py) and coroutines (``SafePoint.wait``) wait for the same offset.
+        """
+        if end_offset <= safe_point.high_watermark:
+            return response
+
+        def release(error: StoreError | None) -> None:
+            if error is not None:
+                response.code = get_code(error)
+                response.remark = str(error)
+            self.answer(response)
+
+        safe_point.when(end_offset, release)
+        return None
+
     def note(self, response: Response, *, has_waited: bool = False) -> None:
         """Count the request as answered, for the statistics."""
         if self._times is not None:
@@ -332,19 +371,6 @@ def store_error_response(error: StoreError) -> Response:
 def field_error_code(error: FieldError) -> int:
     """Return the code for a header field that is missing, or does not parse."""
     return ResponseCode.SYSTEM_ERROR if error.is_missing else ResponseCode.INVALID_PARAMETER
-
-
-def unconfirmed_code(error: StoreError) -> int:
-    """Return the code for a message in the log that is unconfirmed because of *error*.
-
-    Java producers treat a time-out as sent, and send again to another broker if the disk has
-    failed.
-    """
-    if isinstance(error, StoreFailedError):
-        return ResponseCode.SERVICE_NOT_AVAILABLE
-    if isinstance(error, NotReplicatedError):
-        return ResponseCode.FLUSH_SLAVE_TIMEOUT
-    return ResponseCode.FLUSH_DISK_TIMEOUT
 
 
 def refusal_response(error: errors.Refusal) -> Response:
