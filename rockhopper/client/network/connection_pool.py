@@ -23,12 +23,12 @@ from rockhopper.client.errors import (
 )
 from rockhopper.client.network.addresses import split_address
 from rockhopper.client.network.connection import (
-    SILENCE_NOTED_S,
     BrokerConnection,
     RequestHandler,
     fork_count,
 )
 from rockhopper.client.network.credentials import NOBODYS, CredentialsFile, CredentialsSource
+from rockhopper.client.network.pending_requests import SILENCE_NOTED_S
 from rockhopper.client.network.tls import TlsOptions, remedy_of
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
@@ -165,7 +165,7 @@ class ConnectionPool:
         connection = self._open.get(address)
         if self.at_once_max is not None:
             return None
-        if connection is not None and connection.is_open and connection.is_writable:
+        if connection is not None and connection.is_open and connection.outgoing.is_writable:
             return connection
         return None
 
@@ -192,8 +192,8 @@ class ConnectionPool:
     async def send_oneway(self, address: str, command: Command) -> None:
         """Send a request without an answer; waits only while the peer reads too slowly."""
         connection = self.existing(address) or await self.connect(address)
-        if not connection.is_writable:
-            await connection.wait_writable(len(command.body))
+        if not connection.outgoing.is_writable:
+            await connection.outgoing.wait_writable(len(command.body))
         connection.send_oneway(command)
 
     async def _writable(
@@ -201,14 +201,14 @@ class ConnectionPool:
     ) -> tuple[BrokerConnection, float]:
         """Return a connection that can send now, and the seconds spent waiting for it."""
         connection = self.existing(address)
-        if connection is not None and connection.is_writable:
+        if connection is not None and connection.outgoing.is_writable:
             return connection, 0.0
         now_s = asyncio.get_running_loop().time
         started_s = now_s()
         try:
             async with asyncio.timeout(timeout_s):
                 connection = connection or await self.connect(address)
-                await connection.wait_writable(size_bytes)
+                await connection.outgoing.wait_writable(size_bytes)
         except TimeoutError:
             raise RequestTimeoutError(code, address, timeout_s) from None
         return connection, now_s() - started_s

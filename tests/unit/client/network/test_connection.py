@@ -451,7 +451,7 @@ class HeldTransport(asyncio.Transport):
 
 async def sent_in_turn(transport: HeldTransport, body: bytes) -> None:
     connection = transport.connection
-    await connection.wait_writable(len(body))
+    await connection.outgoing.wait_writable(len(body))
     connection.send_oneway(Command(28, body=body))
 
 
@@ -465,7 +465,7 @@ async def test_a_turn_that_sends_much_hears_of_a_full_socket_before_its_end() ->
     transport = HeldTransport(room_bytes=0)
     connection = transport.connection
     count = 0
-    while connection.is_writable and count < 1000:
+    while connection.outgoing.is_writable and count < 1000:
         connection.send_oneway(Command(28, body=bytes(10_000)))
         count += 1
     assert 200_000 < count * 10_000 < 300_000
@@ -499,7 +499,7 @@ async def test_one_that_is_cancelled_while_it_waits_keeps_nobody_else_waiting() 
     await asyncio.gather(*senders, return_exceptions=True)
     await idle()
     assert transport.bodies == [b"2"]
-    assert transport.connection.is_writable
+    assert transport.connection.outgoing.is_writable
 
 
 async def test_those_that_wait_hear_that_the_connection_is_gone() -> None:
