@@ -1,6 +1,7 @@
 """A broker as a replica of a set: its store as follower or master, and the change between them.
 
     set_member.py      following, promotion, serving, demotion
+    role_changes.py    one change of role at a time
     replica_store.py   the store as replication sees it: open, truncate, start over
     setting_aside.py   setting a store aside before its log is replaced
 

@@ -11,8 +11,7 @@
     demotion    at once writes end, and waiting requests fail; then the store is closed as after
                 a kill, and opened as a follower's
 
-A single task performs all role changes, so that their steps never overlap. Belongs to the event
-loop.
+RoleChanges performs one change of role at a time. Belongs to the event loop.
 """
 
 import asyncio
@@ -42,6 +41,7 @@ from rockhopper.broker.replication.roles.alarms import (
     UNWRITABLE,
 )
 from rockhopper.broker.replication.roles.replica_store import ReplicaStore
+from rockhopper.broker.replication.roles.role_changes import RoleChanges
 from rockhopper.broker.replication.roles.set_watch import SetWatch
 from rockhopper.broker.replication.shipping.membership import Membership
 from rockhopper.broker.replication.shipping.replica import RunningReplica, now_ms
@@ -61,7 +61,6 @@ from rockhopper.broker.store.files.lock_file import was_left_in_use
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.store.safe_point import StoreListener
 from rockhopper.protocol.names import STATE_TOPIC
-from rockhopper.tasks import end_task, run_in_background
 
 log = structlog.get_logger("broker.ha")
 
@@ -152,17 +151,10 @@ class SetMember(StoreListener):
         self._has_followed = False
         self._replicated_offset = 0
         self._confirmed = asyncio.Event()
-        self._elected_in = 0
-        self._leads_in = 0
-        self._changed = asyncio.Event()
-        self._roles: asyncio.Task[None] | None = None
+        self._roles = RoleChanges(self)
         self._looking: asyncio.TimerHandle | None = None
         self._is_telling = False
-        self._is_deposed = False
-        self._is_closing = False
-        self._deposed = asyncio.Event()
         self._handed_off: HandedOffConnections | None = None
-        self._changing = asyncio.Lock()
         self.gate = LeaseGate(self._may_promise, self._config.slave_timeout_ms)
         """Holds back answers that acknowledge state until a new master would know that state."""
 
@@ -206,7 +198,7 @@ class SetMember(StoreListener):
     @property
     def is_serving(self) -> bool:
         """Whether this replica serves clients as a master."""
-        return self._leads_in > 0 and self._is_serving
+        return self._roles.leads_in > 0 and self._is_serving
 
     async def open(self, membership: Membership) -> None:
         """Open the store as a follower's, and join the set.
@@ -233,25 +225,22 @@ class SetMember(StoreListener):
         )
         await self._replica.start()
         self.confirm(self._replica.machine.replica_state.replicated_offset)
-        self._roles = run_in_background(
-            self._run_roles(),
-            "the roles of this replica",
-            on_failure=lambda _: self._client_ports.cannot_go_on(),
-        )
+        self._roles.start()
         self._look()
 
     async def close(self) -> None:
         """Leave the set and close the store. Raises OSError if a table could not be saved."""
         if self._looking is not None:
             self._looking.cancel()
-        await self._end_roles()
+        self._confirmed.set()
+        await self._roles.close()
         if self._replica is not None and self._writer is not None:
             # No follower would receive changes from now on.
             self._client_ports.hold_clients()
             self.parts.parts.stop()
             if self._replica.takes_sends:
                 await self._end_the_lead()
-        self._leads_in = 0
+        self._roles.leave()
         self.gate.close()
         is_store_closed = False
         try:
@@ -260,16 +249,6 @@ class SetMember(StoreListener):
         finally:
             if self._replica is not None:
                 await self._replica.close(is_store_closed=is_store_closed)
-
-    async def _end_roles(self) -> None:
-        """Wait for a role change that is under way, and start no other."""
-        self._is_closing = True
-        self._confirmed.set()
-        async with self._changing:
-            if self._roles is not None:
-                end_task(self._roles)
-        if self._roles is not None:
-            await asyncio.gather(self._roles, return_exceptions=True)
 
     async def _end_the_lead(self) -> None:
         """Answer requests that wait for replication, if that takes at most two seconds."""
@@ -288,7 +267,7 @@ class SetMember(StoreListener):
         state = view.state if view else None
         return Advertisement(
             replica_id=self._config.replica_id,
-            leads_in=self._leads_in,
+            leads_in=self._roles.leads_in,
             elected_in=state.epoch if state else 0,
             elected_id=state.master.id if state else 0,
             addresses={
@@ -301,7 +280,7 @@ class SetMember(StoreListener):
         """Return why a load balancer should skip this replica; None if it leads or is in sync."""
         if why := self._why_out:
             return why
-        if self._leads_in:
+        if self._roles.leads_in:
             refusal = self.parts.store.refusal
             if refusal is None and not self.is_serving:
                 return "this replica was elected and is about to serve"
@@ -368,7 +347,7 @@ class SetMember(StoreListener):
         """
         machine = self.replica.machine
         target_id = target_id or machine.best_successor()
-        if not self._leads_in:
+        if not self._roles.leads_in:
             raise SwitchError("this replica does not lead: ask the master")
         if target_id is None:
             raise SwitchError("no other replica is in sync, so none can take over")
@@ -382,7 +361,6 @@ class SetMember(StoreListener):
             raise SwitchError(
                 f"replica {target_id} is {behind_bytes} bytes behind: wait until it has caught up"
             )
-        self._deposed.clear()
         self._handed_off = self._client_ports.hold_clients()
         try:
             async with asyncio.timeout(SWITCH_TIMEOUT_S):
@@ -397,12 +375,12 @@ class SetMember(StoreListener):
         self.parts.parts.stop()
         await self._all_is_confirmed()
         # Repeat the request: the follower may be reconnecting.
-        while not self._is_deposed:
+        while not self._roles.deposed.is_set():
             with contextlib.suppress(ValueError):
                 self.replica.hand_over(target_id)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ASK_AGAIN_S):
-                    await self._deposed.wait()
+                    await self._roles.deposed.wait()
 
     async def elect_unclean(self) -> None:
         """Lead although messages may be lost. Raises SwitchError."""
@@ -437,19 +415,17 @@ class SetMember(StoreListener):
 
     def lead(self, epoch: int) -> None:
         """See ReplicaOwner."""
-        self._elected_in = epoch
         self._watch.elected(self.replica.machine)
-        self._changed.set()
+        self._roles.elect(epoch)
 
     def resign(self, why: str) -> None:
         """See ReplicaOwner."""
-        self._elected_in, self._is_deposed = 0, True
+        self._roles.depose()
         self._watch.resigned()
-        self._deposed.set()
         self._replica_store.is_following = False
         self.gate.refuse(NotReplicatedError(f"this broker no longer leads its set: {why}"))
         self.parts.store.depose(DeposedError(f"this broker no longer leads its set: {why}"))
-        self._changed.set()
+        self._roles.request()
         self._confirmed.set()
         self._client_ports.advertisement_changed()
 
@@ -461,7 +437,7 @@ class SetMember(StoreListener):
             # A replica that is elected afterwards was in sync, or an operator chose it.
             self._has_followed = True
             self._follow()
-        elif self._leads_in and self._is_sync_mode:
+        elif self._roles.leads_in and self._is_sync_mode:
             self.parts.store.safe_point.confirm(offset)
             self.gate.look()
 
@@ -515,48 +491,27 @@ class SetMember(StoreListener):
 
     # Role changes.
 
-    async def _run_roles(self) -> None:
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            async with self._changing:
-                try:
-                    await self._take_role()
-                except (StoreError, OSError, RuntimeError) as error:
-                    if not self._is_deposed:
-                        log.critical("this replica cannot take its new role", reason=str(error))
-                        self._client_ports.cannot_go_on()
-                        return
-                    self._changed.set()
-
-    async def _take_role(self) -> None:
-        if self._is_closing:
-            return
-        if self._is_deposed:
-            await self._demote()
-        if self._elected_in and self._elected_in != self._leads_in:
-            await self._promote(self._elected_in)
-
-    async def _promote(self, epoch: int) -> None:
+    async def promote(self, epoch: int) -> None:
+        """See RolePlayer."""
         store, applier = self.parts.store, self._applier
         assert applier is not None
         end = store.log.written_offset
-        while self._is_sync_mode and self._replicated_offset < end and self._goes_on(epoch):
+        while self._is_sync_mode and self._replicated_offset < end and self._roles.is_wanted(epoch):
             self._confirmed.clear()
             await self._confirmed.wait()
-        if not self._goes_on(epoch):
+        if not self._roles.is_wanted(epoch):
             return
         store.follow_to(end)
         while store.catch_up():  # noqa: ASYNC110 - it works; it does not wait
             await asyncio.sleep(0)
         self._applier = None
         await applier.finish()
-        if self._elected_in != epoch:
+        if not self._roles.is_elected(epoch):
             return
         self._replica_store.is_following = False
         store.lead()
         store.safe_point.replicate(self._known_safe(), self._config.slave_timeout_ms)
-        self._leads_in = epoch
+        self._roles.enter(epoch)
         self.gate.hold_responses()
         self._look_once()
         await self._client_ports.build_parts()
@@ -566,10 +521,6 @@ class SetMember(StoreListener):
         self._is_serving = True
         self._client_ports.advertisement_changed()
         log.info("serving as the master", id=self._config.replica_id, epoch=epoch, log_end=end)
-
-    def _goes_on(self, epoch: int) -> bool:
-        """Return whether to continue a promotion."""
-        return self._elected_in == epoch and not self._is_closing
 
     def _begin_telling(self) -> None:
         self._writer = StateWriter(
@@ -584,8 +535,9 @@ class SetMember(StoreListener):
     def _known_safe(self) -> int:
         return self._replicated_offset if self._is_sync_mode else sys.maxsize
 
-    async def _demote(self) -> None:
-        self._leads_in = 0
+    async def demote(self) -> None:
+        """See RolePlayer."""
+        self._roles.leave()
         handed_off, self._handed_off = self._handed_off, None
         if handed_off is not None:
             handed_off.leave()
@@ -594,6 +546,10 @@ class SetMember(StoreListener):
             self._client_ports.hold_clients()
         await self._close_period()
         await self._open_period(None)
+
+    def give_up(self) -> None:
+        """See RolePlayer."""
+        self._client_ports.cannot_go_on()
 
     def master_address(self) -> str:
         """Return the address of the master; blank if there is none, or it is this replica."""
@@ -625,7 +581,7 @@ class SetMember(StoreListener):
         await self._client_ports.open_names(undo)
         await self._client_ports.refuse(undo)
         parts.store.listeners.add(self)
-        self._is_deposed = False
+        self._roles.follow()
         self._replica_store.opened(parts.store)
         self._follow()
         self.store_flushed()
@@ -635,7 +591,7 @@ class SetMember(StoreListener):
 
         If the stop precedes the demotion, unconfirmed messages stay unconfirmed.
         """
-        await self.parts.store.close(opens_again=not self._is_closing)
+        await self.parts.store.close(opens_again=not self._roles.is_closing)
 
     async def _close_period(self) -> None:
         self._is_serving = False
@@ -651,8 +607,8 @@ class SetMember(StoreListener):
 
     async def reopen(self, *, cut_at: int | None = None, begin_at: int | None = None) -> None:
         """See StoreOwner."""
-        async with self._changing:
-            if not self._is_closing:
+        async with self._roles.in_turn:
+            if not self._roles.is_closing:
                 await self._reopen_now(cut_at, begin_at)
                 return
         # The caller ends with this replica; the next start repeats the request.
@@ -660,7 +616,7 @@ class SetMember(StoreListener):
 
     async def _reopen_now(self, cut_at: int | None, begin_at: int | None) -> None:
         self._replica_store.is_following = False
-        self._leads_in = 0
+        self._roles.leave()
         self.parts.store.depose(DeposedError("this replica's log is being cut"))
         await self._close_period()
         if cut_at is not None:
@@ -687,7 +643,7 @@ class SetMember(StoreListener):
     def _tell(self) -> None:
         self._is_telling = False
         self.replica.wrote()
-        if self._leads_in and not self._is_sync_mode:
+        if self._roles.leads_in and not self._is_sync_mode:
             self.parts.store.safe_point.moved()
 
     @property
@@ -710,7 +666,7 @@ class SetMember(StoreListener):
         self._watch.look(self.replica.machine, self._own_alarms(), self.replica.engine_health)
 
     def _look_once(self) -> None:
-        if not self._leads_in:
+        if not self._roles.leads_in:
             return
         self.parts.store.refusal = None
         if not self.replica.takes_sends:
