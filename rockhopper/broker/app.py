@@ -591,7 +591,7 @@ class Broker(BrokerCore, StoreListener):
         config = self.config
         self.parts.start()
         continues = self.member is not None and self.member.continues_history
-        self.tables.history.start_run(self.kernel.log_end_at_start, continues=continues)
+        self.tables.catalog.history.start_run(self.kernel.log_end_at_start, continues=continues)
         self._every(SAMPLE_INTERVAL_MS, self.parts.expire)
         self._take_samples(undo)
         self._every(WATCH_INTERVAL_MS, self.store.look_after_files)

@@ -105,8 +105,8 @@ def _kernel_processors(kernel: Kernel, broker: BrokerCore) -> tuple[Processors, 
             config, store, topics, groups, offsets, producers, stats, clock.steady_ms
         ),
         ClientCallProcessors(config, store, topics, groups, consumers),
-        TopicIdProcessor(store, topics, kernel.tables.topic_ids),
-        LogHistoryProcessor(store, kernel.tables.history, kernel.positions),
+        TopicIdProcessor(store, topics, kernel.tables.catalog.topic_ids),
+        LogHistoryProcessor(store, kernel.tables.catalog.history, kernel.positions),
         BrokerAdminProcessors(
             config,
             store,

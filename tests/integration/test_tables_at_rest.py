@@ -87,7 +87,7 @@ async def fill(client: WireClient, broker: Broker) -> None:
     await client.ask(Code.PUT_KV_CONFIG, value)
     user = {"username": "ann", "password": "a long secret", "userType": "Normal"}
     await client.ask(Code.AUTH_CREATE_USER, {"username": "ann"}, json.dumps(user).encode())
-    broker.tables.topic_ids.get("orders", 0)
+    broker.tables.catalog.topic_ids.get("orders", 0)
 
 
 async def live(members: list[WireClient], number: int) -> None:

@@ -85,7 +85,7 @@ class Unharmed:
             answer = await ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
             assert answer.code == ResponseCode.SUCCESS, answer.remark
         # Otherwise topics of the same names would continue after the offsets of the last test.
-        self.broker.tables.topic_ends.clear()
+        self.broker.tables.catalog.topic_ends.clear()
         self._capture.entries.clear()
         return self
 

@@ -165,7 +165,9 @@ def build_kernel(
         QueueLocks(tables.locks, now_ms=passed_ms, other_connection=consumers.connection_of)
     )
     parts.register(Contents(store, tables, consumers, stats))
-    positions = parts.register(ReaderPositions(store, consumers, offsets, stats, tables.history))
+    positions = parts.register(
+        ReaderPositions(store, consumers, offsets, stats, tables.catalog.history)
+    )
     long_polling = LongPolling(store)
     delayed = parts.register_last(
         DelayedDelivery(store, topics, long_polling, stats, tables.delays, now_ms=steady_ms)
@@ -209,7 +211,7 @@ def build_kernel(
             topics,
             groups,
             tables.deletions,
-            tables.topic_ends,
+            tables.catalog.topic_ends,
             offsets,
             consumers,
             stats,

@@ -1,10 +1,11 @@
 """Everything that a broker keeps beside the log: tables and other states, each declared once.
 
-``Tables`` creates the states of the kernel, and takes those of features. All of them are loaded,
-saved, scrubbed and replicated by iterating over the states.
+A state creates its tables and lists them with their channels. ``Tables`` creates the states of the
+kernel, and takes those of features. All of them are loaded, saved, scrubbed and replicated by
+iterating over the states.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import structlog
@@ -38,19 +39,110 @@ from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.deleted_topics import DeletedTopics
-from rockhopper.broker.users.access import KINDS
+from rockhopper.broker.users.access import KINDS, ResourceKind
 from rockhopper.protocol.store.store_paths import DELETED_TOPICS_FILE
 
 log = structlog.get_logger("broker.tables")
 
-
 TOPICS_NAMED_MAX = 20
-
 
 Table = TypeVar("Table", bound=JsonTable)
 OneState = TypeVar("OneState", bound=State)
 
 _SNAPSHOT_ORDER = {Channel.GATHERED: 1, None: 2}
+
+
+class CatalogState(State):
+    """The topics and groups that exist, and the past of topics and of the log."""
+
+    def __init__(
+        self, config: BrokerConfig, layout: StoreLayout, *, now_ms: Callable[[], int]
+    ) -> None:
+        self._layout = layout
+        self.topics = _journaled(
+            layout, TopicTable(layout.config / "topics.json", config, now_ms=now_ms)
+        )
+        self.groups = _journaled(
+            layout,
+            SubscriptionGroupTable(layout.config / "subscriptionGroup.json", config, now_ms=now_ms),
+        )
+        self.topic_ids = _journaled(layout, TopicIds(layout.topic_ids, now_ms=now_ms))
+        self.topic_ends = TopicEnds(layout.topic_ends, now_ms=now_ms)
+        self.history = LogHistory(layout.log_history, now_ms=now_ms)
+        self.tables = {
+            # A follower must know a topic's queues before messages enter them.
+            self.topics: Channel.ALONE,
+            self.groups: Channel.CONFIRMED,
+            self.topic_ids: Channel.CONFIRMED,
+            self.topic_ends: Channel.CONFIRMED,
+            self.history: Channel.CONFIRMED,
+        }
+
+    def restore_topics(self) -> None:
+        """Restore topics that only have queue directories; writes nothing."""
+        found = queue_directories(self._layout, known=self.topics.configs)
+        self.topics.restore_from_queue_directories(found)
+
+    def known_offsets(self) -> dict[tuple[str, int], int]:
+        """Return the queues of all topics."""
+        return {
+            (name, queue_id): 0
+            for name, topic in self.topics.configs.items()
+            for queue_id in range(max(topic.read_queue_nums, topic.write_queue_nums))
+        }
+
+    def agree_with(self, store: MessageStore) -> None:
+        """Restore topics, drop ids of topics that are gone, and add the built-in entries."""
+        self.restore_topics()
+        layout = self._layout
+        deletions = DeletedTopics(layout.own / DELETED_TOPICS_FILE, layout.quarantine)
+        self.topic_ids.agree_with(self.topics, deletions)
+        self.topics.listeners.append(self.topic_ids.topic_changed)
+        self.topics.seed_system_topics()
+        self.groups.seed_system_groups()
+        self._warn_of_compaction()
+        store.opened.topic_ends = self.topic_ends
+
+    def _warn_of_compaction(self) -> None:
+        names = [name for name, topic in self.topics.configs.items() if topic.is_to_be_compacted]
+        if names:
+            log.warning(
+                "topics have cleanup.policy=COMPACTION, which this broker does not support: "
+                "retention deletes the last value of a key like any other message; keep these "
+                "topics on a RocketMQ broker, or raise fileReservedTime",
+                topics=names[:TOPICS_NAMED_MAX],
+                count=len(names),
+            )
+
+
+class AccountState(State):
+    """The users, and the rules about them."""
+
+    def __init__(
+        self,
+        layout: StoreLayout,
+        kinds: Sequence[ResourceKind] | None,
+        *,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """Rules may be about *kinds* of resources; None: about any."""
+        self.users = _journaled(layout, UserTable(layout.config / "users.json", now_ms=now_ms))
+        self.acls = _journaled(
+            layout, AclTable(layout.config / "acls.json", now_ms=now_ms, kinds=kinds)
+        )
+        self.tables = {self.users: Channel.CONFIRMED, self.acls: Channel.CONFIRMED}
+
+
+class SubscriptionState(State):
+    """The subscriptions of groups, for the time until their members come back."""
+
+    def __init__(self, layout: StoreLayout, *, now_ms: Callable[[], int]) -> None:
+        self.table = RememberedSubscriptions(layout.remembered_subscriptions, now_ms=now_ms)
+        self.tables = {self.table: Channel.GATHERED}
+
+    async def leave(self) -> None:
+        """Expect members of groups from now on."""
+        self.table.begin_anew()
 
 
 class OffsetState(State):
@@ -99,25 +191,6 @@ class OffsetState(State):
         self.table.take_changes(decode_changes(payload))
 
 
-class TableState(State):
-    """Tables whose changes are replicated entry by entry."""
-
-    def __init__(self) -> None:
-        self.tables: dict[JsonTable, Channel | None] = {}
-
-
-class SubscriptionState(State):
-    """The subscriptions of groups, for the time until their members come back."""
-
-    def __init__(self, layout: StoreLayout, *, now_ms: Callable[[], int]) -> None:
-        self.table = RememberedSubscriptions(layout.remembered_subscriptions, now_ms=now_ms)
-        self.tables = {self.table: Channel.GATHERED}
-
-    async def leave(self) -> None:
-        """Expect members of groups from now on."""
-        self.table.begin_anew()
-
-
 class Tables(Part):
     """Everything that a broker keeps beside the log: the states of the kernel and of features."""
 
@@ -130,33 +203,19 @@ class Tables(Part):
         """
         now_ms = clock.wall_ms
         self.config = config
-        self._layout = layout = StoreLayout.from_config(config.store)
+        layout = StoreLayout.from_config(config.store)
         self.channels = channels = StateChannels()
-        self._plain, self._names = TableState(), TableState()
-        self._kernel: list[State] = [self._plain]
         self.features = features or {}
         """The state of each feature, by its name."""
-        # A follower must know a topic's queues before messages enter them.
-        self.topics = self._table(
-            TopicTable(layout.config / "topics.json", config, now_ms=now_ms), Channel.ALONE
-        )
-        self.groups = self._table(
-            SubscriptionGroupTable(layout.config / "subscriptionGroup.json", config, now_ms=now_ms)
-        )
-        self.topic_ids = self._table(TopicIds(layout.topic_ids, now_ms=now_ms))
-        self.topic_ends = self._table(
-            TopicEnds(layout.topic_ends, now_ms=now_ms), has_journal=False
-        )
-        self.history = self._table(LogHistory(layout.log_history, now_ms=now_ms), has_journal=False)
-        self.users = self._table(UserTable(layout.config / "users.json", now_ms=now_ms))
+        self._kernel: list[State] = []
+        self._names = State()
+        self.catalog = self._state(CatalogState(config, layout, now_ms=now_ms))
+        self.topics, self.groups = self.catalog.topics, self.catalog.groups
         kinds = [kind for state in self.features.values() for kind in state.resource_kinds]
-        self.acls = self._table(
-            AclTable(
-                layout.config / "acls.json",
-                now_ms=now_ms,
-                kinds=(*KINDS, *kinds) if self.features else None,
-            )
+        accounts = self._state(
+            AccountState(layout, (*KINDS, *kinds) if self.features else None, now_ms=now_ms)
         )
+        self.users, self.acls = accounts.users, accounts.acls
         self.subscriptions = self._state(SubscriptionState(layout, now_ms=now_ms)).table
         self.offsets = self._state(OffsetState(config, channels, now_ms=now_ms)).table
         self.delays = self._state(DelayState(config, channels, now_ms=now_ms))
@@ -168,19 +227,6 @@ class Tables(Part):
         for state in self.features.values():
             self._give_channels(state)
             state.attach(self.topics, self.groups)
-
-    def _table(
-        self, table: Table, channel: Channel = Channel.CONFIRMED, *, has_journal: bool = True
-    ) -> Table:
-        if has_journal:
-            table.changes_journal = TableJournal(
-                self._layout.table_changes(table.path),
-                self._layout.quarantine,
-                mode=table.file_mode,
-            )
-        self._plain.tables[table] = channel
-        self._give_channels(self._plain)
-        return table
 
     def _state(self, state: OneState) -> OneState:
         self._give_channels(state)
@@ -244,18 +290,11 @@ class Tables(Part):
         """
         for table in self.all:
             table.load()
-        self._restore_topics()
-
-    def _restore_topics(self) -> None:
-        found = queue_directories(self._layout, known=self.topics.configs)
-        self.topics.restore_from_queue_directories(found)
+        self.catalog.restore_topics()
 
     def known_offsets(self) -> dict[tuple[str, int], int]:
         """Return the queues of all topics, with the highest offset that consumers read."""
         known: dict[tuple[str, int], int] = {}
-        for name, topic in self.topics.configs.items():
-            count = max(topic.read_queue_nums, topic.write_queue_nums)
-            known |= {(name, queue_id): 0 for queue_id in range(count)}
         for state in self.states:
             for queue, offset in state.known_offsets().items():
                 known[queue] = max(offset, known.get(queue, 0))
@@ -263,28 +302,8 @@ class Tables(Part):
 
     def agree_with(self, store: MessageStore) -> None:
         """Correct entries that contradict the recovered store, and add the built-in entries."""
-        self._restore_topics()
-        layout = self._layout
-        deletions = DeletedTopics(layout.own / DELETED_TOPICS_FILE, layout.quarantine)
-        self.topic_ids.agree_with(self.topics, deletions)
-        self.topics.listeners.append(self.topic_ids.topic_changed)
-        self.topics.seed_system_topics()
-        self.groups.seed_system_groups()
-        self._warn_of_compaction()
-        store.opened.topic_ends = self.topic_ends
         for state in self.states:
             state.agree_with(store)
-
-    def _warn_of_compaction(self) -> None:
-        names = [name for name, topic in self.topics.configs.items() if topic.is_to_be_compacted]
-        if names:
-            log.warning(
-                "topics have cleanup.policy=COMPACTION, which this broker does not support: "
-                "retention deletes the last value of a key like any other message; keep these "
-                "topics on a RocketMQ broker, or raise fileReservedTime",
-                topics=names[:TOPICS_NAMED_MAX],
-                count=len(names),
-            )
 
     def start(self) -> None:
         """Begin to write changes; call it once the store is locked and all files are open."""
@@ -321,3 +340,11 @@ class Tables(Part):
         finally:
             self.stop_saving()
             self.offsets.close_journal()
+
+
+def _journaled(layout: StoreLayout, table: Table) -> Table:
+    """Give *table* a journal, so that a change of a large one need not write its file."""
+    table.changes_journal = TableJournal(
+        layout.table_changes(table.path), layout.quarantine, mode=table.file_mode
+    )
+    return table

@@ -30,7 +30,7 @@ class Contents(Part):
         self._topics = tables.topics
         self._groups = tables.groups
         self._offsets = tables.offsets
-        self._topic_ends = tables.topic_ends
+        self._topic_ends = tables.catalog.topic_ends
         self._deletions = tables.deletions
         self._subscriptions = tables.subscriptions
         self._consumers = consumers

@@ -12,7 +12,11 @@ class BulkPullPart(FeaturePart):
 
     def __init__(self, kernel: Kernel) -> None:
         self.processors = BulkPullProcessor(
-            kernel.store, kernel.tables.topic_ids, kernel.stats, kernel.puller, kernel.tables.topics
+            kernel.store,
+            kernel.tables.catalog.topic_ids,
+            kernel.stats,
+            kernel.puller,
+            kernel.tables.topics,
         ).rows()
 
 

@@ -38,6 +38,17 @@ def test_topics_that_nobody_compacts_are_named_at_the_start(stores: Stores, tmp_
     assert warning["topics"] == ["last-values"]
 
 
+def test_topics_that_only_have_queues_are_restored_once_the_tables_are_read(
+    tmp_path: Path,
+) -> None:
+    queue = tmp_path / "consumequeue" / "orders" / "5"
+    queue.mkdir(parents=True)
+    (queue / "00000000000000000000").touch()
+    tables = Tables(build_config({"storePathRootDir": str(tmp_path)}), BrokerClock(Clock()))
+    tables.load()
+    assert tables.known_offsets() == {("orders", queue_id): 0 for queue_id in range(6)}
+
+
 def test_queues_are_known_by_topics_groups_and_delay_levels(tmp_path: Path) -> None:
     tables = Tables(build_config({"storePathRootDir": str(tmp_path)}), BrokerClock(Clock()))
     tables.topics.put(TopicConfig("A", read_queue_nums=1, write_queue_nums=2))

@@ -90,7 +90,7 @@ async def test_what_makes_no_sense_is_refused(
 
 
 async def test_the_topic_of_an_id_is_read(filled: ServedBroker) -> None:
-    topic_id = filled.tables.topic_ids.get("orders", 0)
+    topic_id = filled.tables.catalog.topic_ids.get("orders", 0)
     assert len(numbers(await bulk(filled, topicId=topic_id))) == 100
 
 
@@ -172,9 +172,9 @@ async def test_a_topic_that_is_made_anew_meanwhile_ends_a_long_answer(
         deleted = await filled.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"})
         assert deleted.code == ResponseCode.SUCCESS
         filled.create_topic("orders")
-        filled.tables.topic_ids.get("orders", 0)
+        filled.tables.catalog.topic_ids.get("orders", 0)
 
-    topic_id = filled.tables.topic_ids.get("orders", 0)
+    topic_id = filled.tables.catalog.topic_ids.get("orders", 0)
     wanted = [QueueRange(0, number, number + 1) for number in range(bulk_module.SLICE_COUNT)]
     monkeypatch.setattr(bulk_module, "next_slice", replace)
     answer = await queues(filled, *wanted, topicId=topic_id)

@@ -210,7 +210,7 @@ async def test_a_position_of_an_older_log_is_none_of_a_logical_queue_either(
     a.tables.groups.find_or_create("readers")
     for _ in range(10):
         await send(a, 1, b"x")
-    a.tables.history.start_run(a.store.log.written_offset)
+    a.tables.catalog.history.start_run(a.store.log.written_offset)
     for _ in range(5):
         await send(a, 1, b"x")
     await offset_of_committed(a, 1, 107)

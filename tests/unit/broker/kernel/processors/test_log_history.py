@@ -14,7 +14,7 @@ from tests.support.served_broker import ServedBroker
 @pytest.fixture(autouse=True)
 def orders(broker: ServedBroker) -> None:
     broker.create_topic("orders")
-    broker.tables.history.start_run(0)
+    broker.tables.catalog.history.start_run(0)
     for _ in range(15):
         broker.put("orders")
 
@@ -22,14 +22,14 @@ def orders(broker: ServedBroker) -> None:
 async def test_an_older_epoch_is_told_where_its_queues_end(broker: ServedBroker) -> None:
     """Of a queue without messages, too, and one that has them only since."""
     broker.put("orders", queue_id=1)
-    (older,) = broker.tables.history.ids(1)
-    broker.tables.history.start_run(broker.store.log.written_offset)
+    (older,) = broker.tables.catalog.history.ids(1)
+    broker.tables.catalog.history.start_run(broker.store.log.written_offset)
     broker.put("orders")
     places = [("orders", 0), ("orders", 1), ("orders", 2)]
     question = encode_history(HistoryQuestion(None, [older], places))
     answer = decode_history_answer((await broker.ask(RequestCode.LOG_HISTORY, {}, question)).body)
     assert (answer.common_id, answer.ends) == (older, [15, 1, 0])
-    assert answer.ids == broker.tables.history.ids(2)
+    assert answer.ids == broker.tables.catalog.history.ids(2)
     unknown = encode_history(HistoryQuestion(None, ["elsewhere"], places))
     answer = decode_history_answer((await broker.ask(RequestCode.LOG_HISTORY, {}, unknown)).body)
     assert (answer.common_id, answer.ends) == (None, [0, 0, 0])

@@ -27,9 +27,9 @@ async def test_each_topic_that_is_there_has_an_id_of_its_own(broker: ServedBroke
 
 async def test_an_id_is_on_disk_when_it_is_told(broker: ServedBroker) -> None:
     broker.create_topic("a")
-    broker.tables.topic_ids.start_saving()
+    broker.tables.catalog.topic_ids.start_saving()
     (told,) = await ids(broker, "a")
-    again = TopicIds(broker.tables.topic_ids.path)
+    again = TopicIds(broker.tables.catalog.topic_ids.path)
     assert again.load()
     assert again.known("a") == told
 

@@ -29,7 +29,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[ServedBroker]:
     served.tables.groups.find_or_create(GROUP)
     for _ in range(10):
         served.put("orders")
-    served.tables.history.start_run(served.store.log.written_offset)
+    served.tables.catalog.history.start_run(served.store.log.written_offset)
     for _ in range(5):
         served.put("orders")
     yield served
@@ -159,7 +159,7 @@ async def test_each_host_of_a_broadcast_group_has_a_place_of_its_own(broker: Ser
 
 async def test_who_has_compared_histories_is_taken_at_its_word(broker: ServedBroker) -> None:
     peer = join(broker, Peer())
-    ids = broker.tables.history.ids(1)
+    ids = broker.tables.catalog.history.ids(1)
     question = encode_history(HistoryQuestion(GROUP, ids, [("orders", 0), ("orders", 3)]))
     answer = await broker.ask(RequestCode.LOG_HISTORY, {}, question, peer=peer)
     assert decode_history_answer(answer.body).ends == [None, None]

@@ -301,7 +301,7 @@ def _rule(tables: Tables, number: int) -> None:
 
 
 def _topic_id(tables: Tables, number: int) -> None:
-    tables.topic_ids.set(f"topic-{number}", [f"{number:016x}", number])
+    tables.catalog.topic_ids.set(f"topic-{number}", [f"{number:016x}", number])
 
 
 @pytest.mark.parametrize("change", [_topic, _group, _user, _rule, _topic_id])

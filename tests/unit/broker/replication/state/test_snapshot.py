@@ -28,7 +28,7 @@ def test_all_pieces_in_a_row_are_a_snapshot(pair: Pair) -> None:
         for number in range(40):
             noise = os.urandom(8000).hex()
             pair.master.values.set_value(f"namespace-{number}", "key", noise)
-            pair.master.tables.topic_ids.set(f"topic-{number}", [noise, number])
+            pair.master.tables.catalog.topic_ids.set(f"topic-{number}", [noise, number])
 
     pair.master.run(fill())
     pieces = _pieces(pair)
