@@ -4,8 +4,7 @@ import base64
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from rockhopper.broker.store.log.log_scan import Record
-from rockhopper.broker.store.recovering.lookups import record_start
+from rockhopper.broker.store.log.log_scan import Record, record_start
 from rockhopper.broker.tools.store_view import StoreView
 from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.errors import ProtocolError

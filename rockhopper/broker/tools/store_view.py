@@ -14,13 +14,12 @@ from rockhopper.broker.settings.store_config import StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import checkpoint as checkpoints
 from rockhopper.broker.store.index.index import load_geometry
-from rockhopper.broker.store.log.log_scan import Record
+from rockhopper.broker.store.log.log_scan import Record, record_at
 from rockhopper.broker.store.log.record_properties import TagsCodes
 from rockhopper.broker.store.log.walking import Found
 from rockhopper.broker.store.recovering import inventory
 from rockhopper.broker.store.recovering.inventory import Inventory
 from rockhopper.broker.store.recovering.log_walk import Hole, LogWalk
-from rockhopper.broker.store.recovering.lookups import record_at
 from rockhopper.broker.store.recovering.opening_checks import check_store_finished
 from rockhopper.broker.tools import log_files
 from rockhopper.broker.tools.queue_files import FoundWitnesses, QueueDirectories

@@ -19,6 +19,7 @@ from zlib import crc32
 
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.mapped_file import MappedFile
+from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.protocol.store.message_codec import BODY_CRC_MASK, check_record
 from rockhopper.protocol.store.message_codec.record_check import OWN_CRC_NAME, is_own_crc_right
 from rockhopper.protocol.store.record_head import (
@@ -145,6 +146,22 @@ def _read_uncommon(
         check.topic.encode(),
         check.properties_bytes,
     )
+
+
+def record_at(log_files: MappedFileQueue, offset: int) -> Record | None:
+    """Return the whole and undamaged record at *offset* of the commit log, or None."""
+    file = log_files.file_at(offset) if offset >= 0 else None
+    if file is None:
+        return None
+    return read_record(file.mapping, offset - file.base_offset, file.base_offset)
+
+
+def record_start(log_files: MappedFileQueue, offset: int) -> int:
+    """Return *offset* if a whole record starts there, else the start of its file or of the log."""
+    if record_at(log_files, offset) is not None:
+        return offset
+    file = log_files.file_at(offset)
+    return log_files.min_offset if file is None else file.base_offset
 
 
 def read_damaged(data: mmap.mmap | bytes, position: int, base_offset: int) -> Record | None:

@@ -9,14 +9,13 @@ import structlog
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.log.encoding import TIMED_KEY
-from rockhopper.broker.store.log.log_scan import Record
+from rockhopper.broker.store.log.log_scan import Record, record_at, record_start
 from rockhopper.broker.store.log.record_properties import (
     KeysAndTags,
     KeysAndTagsReader,
     keys_and_tags,
 )
 from rockhopper.broker.store.recovering.inventory import Inventory
-from rockhopper.broker.store.recovering.lookups import record_at, record_start
 from rockhopper.protocol.java_hash import index_key_seed, seeded_index_key_hash
 from rockhopper.protocol.store.message_codec import (
     SYS_FLAG_TRANSACTION_MASK,

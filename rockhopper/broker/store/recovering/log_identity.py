@@ -25,7 +25,7 @@ from rockhopper.broker.store.files import checked_line, disk
 from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.recovering.lookups import record_at
+from rockhopper.broker.store.log.log_scan import record_at
 from rockhopper.protocol.store.record_head import head_struct
 
 log = structlog.get_logger("broker.store")

@@ -46,11 +46,12 @@ from rockhopper.broker.store.log.log_scan import (
     is_zero,
     read_damaged,
     read_record,
+    record_at,
     why_not,
 )
 from rockhopper.broker.store.log.walking import Found
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
-from rockhopper.broker.store.recovering.lookups import find_unit, record_at
+from rockhopper.broker.store.recovering.lookups import find_unit
 from rockhopper.protocol.store.record_head import (
     BORN_TIME_AT,
     MAGIC_AT,

@@ -1,24 +1,6 @@
-"""Look up records and units by commit log offset, for recovery."""
+"""Look up units by commit log offset, for recovery."""
 
-from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.log.log_scan import Record, read_record
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
-
-
-def record_at(log_files: MappedFileQueue, offset: int) -> Record | None:
-    """Return the whole and undamaged record at *offset* of the commit log, or None."""
-    file = log_files.file_at(offset) if offset >= 0 else None
-    if file is None:
-        return None
-    return read_record(file.mapping, offset - file.base_offset, file.base_offset)
-
-
-def record_start(log_files: MappedFileQueue, offset: int) -> int:
-    """Return *offset* if a whole record starts there, else the start of its file or of the log."""
-    if record_at(log_files, offset) is not None:
-        return offset
-    file = log_files.file_at(offset)
-    return log_files.min_offset if file is None else file.base_offset
 
 
 def queue_end(queue: UnitQueue | None) -> int:

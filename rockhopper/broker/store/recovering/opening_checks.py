@@ -47,11 +47,11 @@ from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError, UnfitFileSystemError
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.log.log_scan import record_at
 from rockhopper.broker.store.log.log_start import has_log
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.recovering.inventory import Inventory
 from rockhopper.broker.store.recovering.log_walk import is_all_zeros
-from rockhopper.broker.store.recovering.lookups import record_at
 from rockhopper.protocol.store.store_paths import (
     COMMIT_LOG_DIRECTORY,
     COMMIT_LOG_DIRECTORY_FILE,

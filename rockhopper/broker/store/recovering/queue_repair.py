@@ -27,7 +27,7 @@ from typing import NamedTuple
 import structlog
 
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.log.log_scan import Record
+from rockhopper.broker.store.log.log_scan import Record, record_at
 from rockhopper.broker.store.log.record_properties import KeysAndTagsReader
 from rockhopper.broker.store.log.walking import PlainRun
 from rockhopper.broker.store.queues.batch_consume_queue import batch_range
@@ -35,7 +35,7 @@ from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.recovering.log_walk import Hole
-from rockhopper.broker.store.recovering.lookups import find_unit, queue_end, record_at
+from rockhopper.broker.store.recovering.lookups import find_unit, queue_end
 from rockhopper.protocol.names import LMQ_PREFIX, SCHEDULE_TOPIC
 from rockhopper.protocol.properties import (
     PROPERTY_INNER_MULTI_DISPATCH,

@@ -33,7 +33,7 @@ from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.checkpoint import CLOCK_STEP_MARGIN_MS, StoreCheckpoint
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index.index import MessageIndex
-from rockhopper.broker.store.log.log_scan import Record
+from rockhopper.broker.store.log.log_scan import Record, record_start
 from rockhopper.broker.store.log.record_properties import KeysAndTagsReader
 from rockhopper.broker.store.log.walking import Found
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
@@ -41,7 +41,6 @@ from rockhopper.broker.store.recovering import inventory
 from rockhopper.broker.store.recovering.index_catch_up import IndexCatchUp, index_start
 from rockhopper.broker.store.recovering.inventory import Inventory, QueueKey
 from rockhopper.broker.store.recovering.log_walk import Hole, LogWalk, QueueWitnesses, cut_tail
-from rockhopper.broker.store.recovering.lookups import record_start
 from rockhopper.broker.store.recovering.lost_offsets import (
     drop_unclaimed,
     ends_behind,

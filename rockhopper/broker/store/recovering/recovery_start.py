@@ -28,11 +28,11 @@ from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index.index import MessageIndex
-from rockhopper.broker.store.log.log_scan import Record, read_record
+from rockhopper.broker.store.log.log_scan import Record, read_record, record_at
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.recovering.inventory import Inventory
-from rockhopper.broker.store.recovering.lookups import find_unit, record_at
+from rockhopper.broker.store.recovering.lookups import find_unit
 from rockhopper.protocol.names import LMQ_PREFIX
 from rockhopper.protocol.store.queue_layout import BLANK_UNIT_SIZE_FIELD
 from rockhopper.protocol.store.record_head import MAGIC_V1, MAGIC_V2, head_struct

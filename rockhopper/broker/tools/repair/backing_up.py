@@ -21,9 +21,8 @@ from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.disk import backup_path
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
 from rockhopper.broker.store.files.mapped_file import MappedFile
-from rockhopper.broker.store.log.log_scan import last_store_time_ms
+from rockhopper.broker.store.log.log_scan import last_store_time_ms, record_start
 from rockhopper.broker.store.recovering import log_identity
-from rockhopper.broker.store.recovering.lookups import record_start
 from rockhopper.broker.tools.repair import manifest as manifests
 from rockhopper.broker.tools.repair import recovered
 from rockhopper.broker.tools.repair.copying import companions, copy_range, crc_of

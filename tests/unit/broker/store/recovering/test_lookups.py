@@ -5,12 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store.recovering.lookups import (
-    find_unit,
-    queue_end,
-    record_at,
-    record_start,
-)
+from rockhopper.broker.store.log.log_scan import record_at, record_start
+from rockhopper.broker.store.recovering.lookups import find_unit, queue_end
 from tests.support.rot import flip_bit
 from tests.support.store_directories import (
     FILE_SIZE_BYTES,
