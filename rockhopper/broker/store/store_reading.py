@@ -14,7 +14,6 @@ from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.broker.store.reading.message_reader import MessageReader, ReadLimits
 from rockhopper.broker.store.reading.property_stage import MessageFilter
 from rockhopper.broker.store.recovering.entry_repair import EntryRepair, Flag
-from rockhopper.broker.store.recovering.lookups import find_unit
 from rockhopper.broker.store.recovering.record_places import RecordPlaces
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import check_record, decode_message
@@ -170,7 +169,7 @@ class StoreReading:
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             return self._opened.next_queue_offset(topic, queue_id)
-        found = find_unit(queue, log_offset)
+        found = queue.find_unit(log_offset)
         return queue.max_offset if found is None else found[0]
 
     def has_queue(self, topic: str, queue_id: int) -> bool:

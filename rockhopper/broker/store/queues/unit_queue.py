@@ -179,6 +179,25 @@ class UnitQueue(MappedUnits):
     def entry(self, queue_offset: int) -> tuple[int, ...] | None:
         """Return the fields of the unit of the record that holds *queue_offset*, or None."""
 
+    def find_unit(self, commit_log_offset: int) -> tuple[int, tuple[int, int]] | None:
+        """Return the first unit not before *commit_log_offset*.
+
+        That is its queue offset, and the log offset and size of its record.
+        """
+        low, high = self.min_offset, self.max_offset
+        found = None
+        while low < high:
+            middle = (low + high) // 2
+            unit = self.entry(middle)
+            if unit is None:
+                return None
+            if unit[0] >= commit_log_offset:
+                high = middle
+                found = middle, (unit[0], unit[1])
+            else:
+                low = middle + 1
+        return found
+
     @abstractmethod
     def offset_by_time(
         self, time_ms: int, upper: bool, store_time_of: Callable[[int, int], int]

@@ -51,7 +51,6 @@ from rockhopper.broker.store.log.log_scan import (
 )
 from rockhopper.broker.store.log.walking import Found
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
-from rockhopper.broker.store.recovering.lookups import find_unit
 from rockhopper.protocol.store.record_head import (
     BORN_TIME_AT,
     MAGIC_AT,
@@ -92,7 +91,7 @@ class QueueWitnesses:
             if queue.commit_log_end <= offset or self._searches_left <= 0:
                 continue
             self._searches_left -= 1
-            found = find_unit(queue, offset)
+            found = queue.find_unit(offset)
             if found is not None and found[1][0] == offset:
                 return sum(found[1])
         return None

@@ -18,7 +18,6 @@ from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.recovering.log_walk import Hole
-from rockhopper.broker.store.recovering.lookups import find_unit
 from rockhopper.broker.store.recovering.queue_repair import QueueRepair
 from rockhopper.protocol.store.record_head import RECORD_SIZE_BYTES_MIN
 
@@ -38,7 +37,7 @@ def missing_bytes(tail: Hole, queues: Iterable[UnitQueue], noted_end: int) -> in
     for queue in queues:
         found = None
         if queue.commit_log_end > hole.start and not queue.is_light:
-            found = find_unit(queue, hole.start)
+            found = queue.find_unit(hole.start)
         for offset in range(found[0], queue.max_offset) if found is not None else ():
             unit = queue.entry(offset)
             noted += unit[1] if unit is not None and unit[0] < hole.end else 0
@@ -127,7 +126,7 @@ def drop_unclaimed(
             continue
         first = repair.claimed_until(queue)
         if first is None:
-            found = find_unit(queue, start)
+            found = queue.find_unit(start)
             first = queue.max_offset if found is None else found[0]
         count = 0
         while first < queue.max_offset:

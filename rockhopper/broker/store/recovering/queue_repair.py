@@ -35,7 +35,6 @@ from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.recovering.log_walk import Hole
-from rockhopper.broker.store.recovering.lookups import find_unit, queue_end
 from rockhopper.protocol.names import LMQ_PREFIX, SCHEDULE_TOPIC
 from rockhopper.protocol.properties import (
     PROPERTY_INNER_MULTI_DISPATCH,
@@ -288,7 +287,8 @@ class QueueRepair:
         if queue is not None and place.first_offset < end:
             return self._compare(progress, queue, place, record, is_damaged=is_damaged)
         is_first = end < 0
-        if not is_first and place.first_offset == end and record.offset >= queue_end(queue):
+        records_end = -1 if queue is None else queue.commit_log_end
+        if not is_first and place.first_offset == end and record.offset >= records_end:
             return self._append_at(progress, place, record)
         if self._is_known_otherwise(place, record):
             return self._reject(record)
@@ -296,11 +296,11 @@ class QueueRepair:
             return self._append_at(progress, place, record)
         if is_damaged:
             return True  # Only its head is left, and does not fit: leave it to the hole.
-        if queue is not None and queue.commit_log_end > record.offset:
+        if queue is not None and records_end > record.offset:
             # The queue claims to be beyond this record, and no unit points to it.
             queue.truncate_to_commit_log(record.offset)
             return self._settle(progress, place, record, is_damaged=False)
-        known_from = max(self._log_files.min_offset, queue_end(queue))
+        known_from = max(self._log_files.min_offset, records_end)
         if self._start > known_from:
             self.postponed[place.topic, place.queue_id] = known_from
             progress.is_skipped = True
@@ -467,7 +467,7 @@ class QueueRepair:
         for queue in self._queues:
             if queue.commit_log_end <= record.offset or queue.topic.startswith(LMQ_PREFIX):
                 continue
-            found = find_unit(queue, record.offset)
+            found = queue.find_unit(record.offset)
             if found is None or found[1] != (record.offset, record.size_bytes):
                 continue
             if (queue.topic, queue.queue_id, found[0]) != place[:3]:

@@ -32,7 +32,6 @@ from rockhopper.broker.store.log.log_scan import Record, read_record, record_at
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.recovering.inventory import Inventory
-from rockhopper.broker.store.recovering.lookups import find_unit
 from rockhopper.protocol.names import LMQ_PREFIX
 from rockhopper.protocol.store.queue_layout import BLANK_UNIT_SIZE_FIELD
 from rockhopper.protocol.store.record_head import MAGIC_V1, MAGIC_V2, head_struct
@@ -126,7 +125,7 @@ def _looks_like_a_record(offset: int, size_bytes: int, log_files: MappedFileQueu
 
 def units_from(queue: UnitQueue, commit_log_offset: int) -> Iterator[tuple[int, int]]:
     """Yield log offset and size of the units of a queue that are not before an offset."""
-    found = find_unit(queue, commit_log_offset)
+    found = queue.find_unit(commit_log_offset)
     if found is not None:
         for queue_offset in range(found[0], queue.max_offset):
             unit = queue.entry(queue_offset)

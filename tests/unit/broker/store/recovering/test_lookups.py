@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.store.log.log_scan import record_at, record_start
-from rockhopper.broker.store.recovering.lookups import find_unit, queue_end
 from tests.support.rot import flip_bit
 from tests.support.store_directories import (
     FILE_SIZE_BYTES,
@@ -66,9 +65,8 @@ def test_the_first_unit_not_in_front_of_an_offset(log: LogWriter, store: Recover
     mine = [w for w in log.written if (w.topic, w.queue_id) == ("TopicA", 1)]
     for written in mine:
         found = written.queue_offset, (written.offset, written.size_bytes)
-        assert find_unit(queue, written.offset) == found
-        assert find_unit(queue, written.offset - 1) == found
-    assert find_unit(queue, 0) == (0, (mine[0].offset, mine[0].size_bytes))
-    assert find_unit(queue, mine[-1].offset + 1) is None
-    assert queue_end(queue) == mine[-1].end_offset
-    assert queue_end(None) == -1
+        assert queue.find_unit(written.offset) == found
+        assert queue.find_unit(written.offset - 1) == found
+    assert queue.find_unit(0) == (0, (mine[0].offset, mine[0].size_bytes))
+    assert queue.find_unit(mine[-1].offset + 1) is None
+    assert queue.commit_log_end == mine[-1].end_offset
