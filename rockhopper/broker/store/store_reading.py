@@ -5,14 +5,13 @@ from functools import partial
 
 from rockhopper.broker.settings.store_config import StoreConfig
 from rockhopper.broker.store.dispatch import Dispatch
-from rockhopper.broker.store.index.find_by_key import KeySearch
 from rockhopper.broker.store.opening import OpenedStore
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
-from rockhopper.broker.store.reading.find_by_tag import TagSearch
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.broker.store.reading.message_reader import MessageReader, ReadLimits
 from rockhopper.broker.store.reading.property_stage import MessageFilter
+from rockhopper.broker.store.reading.record_search import KeySearch, TagSearch
 from rockhopper.broker.store.recovering.entry_repair import EntryRepair, Flag
 from rockhopper.broker.store.recovering.record_places import RecordPlaces
 from rockhopper.protocol.message import StoredMessage

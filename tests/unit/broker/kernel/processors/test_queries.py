@@ -5,7 +5,7 @@ import pytest
 from rockhopper.broker.kernel.processors import queries
 from rockhopper.broker.server.loop import cooperative_work
 from rockhopper.broker.store.index import index_file
-from rockhopper.broker.store.reading import find_by_tag
+from rockhopper.broker.store.reading import record_search
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.store.message_codec import decode_message, decode_messages
@@ -80,7 +80,7 @@ async def test_messages_are_found_by_their_tag(broker: ServedBroker, clock: Cloc
 async def test_a_search_by_tag_goes_in_steps_and_is_not_misled(
     broker: ServedBroker, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(find_by_tag, "UNITS_PER_STEP", 3)
+    monkeypatch.setattr(record_search, "UNITS_PER_STEP", 3)
     for number in range(20):
         tag = (KEY, KEY_OF_THE_SAME_HASH)[number % 2]
         broker.put("orders", b"%d" % number, properties=f"TAGS\x01{tag}\x02")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store.log import record_search
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.store.reading import find_by_tag as module
+from rockhopper.broker.store.reading import record_search
+from rockhopper.broker.store.reading import record_search as module
 from rockhopper.protocol.store.message_codec import decode_message
 from tests.support.open_stores import Stores, put, tagged
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import cast
 
-from rockhopper.broker.store.index.find_by_key import MISSED_BYTES_MAX, KeySearch
 from rockhopper.broker.store.index.index import MessageIndex
+from rockhopper.broker.store.reading.record_search import MISSED_BYTES_MAX, KeySearch
 from tests.support.records import encode_message
 
 # Java's hash takes "Aa" for "BB".

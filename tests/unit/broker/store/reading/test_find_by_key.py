@@ -3,8 +3,8 @@
 import pytest
 
 from rockhopper.broker.store.index import index_file
-from rockhopper.broker.store.log import record_search
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.reading import record_search
 from rockhopper.protocol.java_hash import index_key_hash
 from rockhopper.protocol.store.message_codec import decode_message, decode_messages
 from tests.support.open_stores import (
@@ -67,7 +67,7 @@ def test_a_colliding_key_never_shows(store: MessageStore) -> None:
 def test_a_flood_of_collisions_ends_the_search(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rockhopper.broker.store.index.find_by_key.MISSES_MAX", 5)
+    monkeypatch.setattr("rockhopper.broker.store.reading.record_search.MISSES_MAX", 5)
     put(store, b"wanted", properties="KEYS\x01Aa\x02")
     for _ in range(6):
         put(store, properties="KEYS\x01BB\x02")

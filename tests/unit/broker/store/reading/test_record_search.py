@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.store.log.record_search import (
+from rockhopper.broker.store.reading.record_search import (
     BYTES_PER_STEP,
     RECORDS_PER_STEP,
     RecordSearch,
