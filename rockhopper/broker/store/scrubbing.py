@@ -28,8 +28,7 @@ from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.index_scrubbing import IndexScrub
 from rockhopper.broker.store.opening import OpenedStore
 from rockhopper.broker.store.reading.message_reader import MessageReader
-from rockhopper.broker.store.recovering.entry_repair import EntryRepair
-from rockhopper.broker.store.recovering.record_places import RecordPlaces
+from rockhopper.broker.store.recovering.entry_repair import EntryRepair, RecordPlaces
 from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
 from rockhopper.protocol.store.message_codec import SYS_FLAG_TRANSACTION_PREPARED, RecordCheck

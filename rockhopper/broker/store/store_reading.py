@@ -12,8 +12,7 @@ from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.broker.store.reading.message_reader import MessageReader, ReadLimits
 from rockhopper.broker.store.reading.property_stage import MessageFilter
 from rockhopper.broker.store.reading.record_search import KeySearch, TagSearch
-from rockhopper.broker.store.recovering.entry_repair import EntryRepair, Flag
-from rockhopper.broker.store.recovering.record_places import RecordPlaces
+from rockhopper.broker.store.recovering.entry_repair import EntryRepair, Flag, RecordPlaces
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import check_record, decode_message
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES

@@ -32,8 +32,7 @@ from rockhopper.broker.store.reading.property_stage import (
     PropertyStage,
     PropertyTest,
 )
-from rockhopper.broker.store.recovering.entry_repair import EntryRepair, is_of
-from rockhopper.broker.store.recovering.record_places import RecordPlaces
+from rockhopper.broker.store.recovering.entry_repair import EntryRepair, RecordPlaces, is_of
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.sql92.sql_filter import SqlFilter
 from rockhopper.protocol.store.message_codec import RecordCheck, check_record, decode_message
