@@ -32,7 +32,6 @@ from rockhopper.broker.store.log.record_properties import TagsCodes
 from rockhopper.broker.store.opening import WHOLE, Extent, OpenedStore
 from rockhopper.broker.store.put import MessageToStore, PutResult
 from rockhopper.broker.store.put_times import QUICK_S, PutTimes
-from rockhopper.broker.store.queues.multi_dispatch import MultiDispatch
 from rockhopper.broker.store.queues.queue_tail import QueueTail, StagedMessages
 from rockhopper.broker.store.reading.message_reader import MessageReader
 from rockhopper.broker.store.recovering import inventory
@@ -40,7 +39,7 @@ from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.reput import ReputService
 from rockhopper.broker.store.safe_point import SafePoint, StoreListener
 from rockhopper.broker.store.scrubbing import Scrub, ScrubService, ScrubSettings, Wake
-from rockhopper.broker.store.staging import Staging
+from rockhopper.broker.store.staging import MultiDispatch, Staging
 from rockhopper.broker.store.store_reading import StoreReading
 from rockhopper.broker.store.visibility import Visibility
 from rockhopper.protocol.properties import decode_properties

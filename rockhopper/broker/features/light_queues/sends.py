@@ -3,7 +3,7 @@
 from rockhopper.broker.kernel.send.sender import PrepareSend
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.settings.store_config import StoreConfig
-from rockhopper.broker.store.queues.multi_dispatch import MultiDispatch
+from rockhopper.broker.store.staging import MultiDispatch
 from rockhopper.broker.users.errors import IllegalMessage, Refusal
 from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_LITE_TOPIC
 from rockhopper.protocol.store.light_queues import SEPARATOR, light_name_of, light_queue_error
