@@ -12,14 +12,16 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.scheduled.timers.times import REQUEST_PROPERTIES as TIMER_PROPERTIES
-from rockhopper.broker.kernel.send.send_batches import (
+from rockhopper.broker.kernel.send.send_checks import SendChecks
+from rockhopper.broker.kernel.send.send_request import (
+    Send,
     batch_of,
     check_inner_count,
     inner_count,
     is_any_delayed,
+    is_half,
+    waits_for_disk,
 )
-from rockhopper.broker.kernel.send.send_checks import SendChecks
-from rockhopper.broker.kernel.send.send_request import Send, is_half, waits_for_disk
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.settings.broker_config import BrokerConfig
