@@ -24,8 +24,7 @@ from rockhopper.broker.kernel.scheduled.delayed import DelayedDelivery
 from rockhopper.broker.kernel.scheduled.delays import by_delay
 from rockhopper.broker.kernel.scheduled.timers.recall import TimerRecall
 from rockhopper.broker.kernel.send.send_back import SendBack
-from rockhopper.broker.kernel.send.send_checks import SendChecks
-from rockhopper.broker.kernel.send.sender import Sender
+from rockhopper.broker.kernel.send.sender import SendChecks, Sender
 from rockhopper.broker.kernel.store_protection import protect_store
 from rockhopper.broker.kernel.unused_groups import UnusedGroups
 from rockhopper.broker.name_server.cluster_queues import Cluster
