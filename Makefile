@@ -29,6 +29,9 @@ interop spark-test test-slow: export TMPDIR := $(or $(TMPDIR),/tmp)
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# Most modules of the packages are never imported: Python compiles those that are.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+
 # One stamp per set of packages: a target installs what it needs, once, and again when pyproject changes.
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -36,33 +39,33 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(INSTALL) -e .
 	@touch $@
 
 $(VENV)/.installed-test: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	$(INSTALL) -e '.[test]'
 	@touch $@ $(VENV)/.installed
 
 # What one suite needs beside that.
 $(VENV)/.installed-test-%: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test-$*]'
+	$(INSTALL) -e '.[test-$*]'
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-test
 
 IN_DEV := -docs -spark -test -test-browser -test-extras -test-spark
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(INSTALL) -e '.[dev]'
 	@touch $@ $(VENV)/.installed $(addprefix $(VENV)/.installed,$(IN_DEV))
 
 $(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	$(INSTALL) -e '.[docs]'
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-fuzz: pyproject.toml | $(VENV)/.installed-test
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
+	$(INSTALL) -e '.[fuzz]'
 	@touch $@
 
 $(VENV)/.installed-spark: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark]'
+	$(INSTALL) -e '.[spark]'
 	@touch $@ $(VENV)/.installed
 
 run: $(VENV)/.installed  ## start a broker with embedded name server, store under ./data
