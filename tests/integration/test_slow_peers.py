@@ -12,14 +12,14 @@ import pytest
 
 from rockhopper.broker.kernel.pull.long_polling import PARKED_PER_CONNECTION_MAX
 from rockhopper.broker.server.remoting import server
-from rockhopper.broker.server.remoting.server import RemotingConnection, Server
-from rockhopper.broker.server.remoting.sweeping import (
+from rockhopper.broker.server.remoting.connection import (
     FIRST_FRAME_TIMEOUT_S,
     FRAME_TIMEOUT_S,
     IDLE_TIMEOUT_S,
     WRITE_STALL_TIMEOUT_S,
-    sweep_connections,
+    RemotingConnection,
 )
+from rockhopper.broker.server.remoting.server import Server, sweep_connections
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.store.message_codec import encode_batch
 from tests.support.direct import pull_fields, send_fields

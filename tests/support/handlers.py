@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import cast
 
+from rockhopper.broker.server.remoting.connection import RemotingConnection
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
-from rockhopper.broker.server.remoting.server import RemotingConnection
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.frame import Frame
 

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import cast
 
-from rockhopper.broker.server.remoting.server import RemotingConnection, Server
+from rockhopper.broker.server.remoting.connection import RemotingConnection
+from rockhopper.broker.server.remoting.server import Server
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.frame import FrameDecoder
 

@@ -45,10 +45,10 @@ from rockhopper.broker.kernel.send.send_request import waits_for_disk
 from rockhopper.broker.kernel.send.sender import INNER_BATCH_FLAGS, broker_properties
 from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX, PASS_S
+from rockhopper.broker.server.remoting.connection import RemotingConnection
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.server.remoting.general_pass import GeneralPass
 from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
-from rockhopper.broker.server.remoting.server import RemotingConnection
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.fast_encoding import message_ids
 from rockhopper.broker.store.queues.queue_tail import QueueTail

@@ -20,10 +20,10 @@ from rockhopper.broker.kernel.pull.long_polling import ParkedPull
 from rockhopper.broker.kernel.pull.puller import Pull, PullOutcome
 from rockhopper.broker.observing.stats import GroupTraffic, QueueReads
 from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX
+from rockhopper.broker.server.remoting.connection import RemotingConnection
 from rockhopper.broker.server.remoting.dispatcher import encode_response, refusal_response
 from rockhopper.broker.server.remoting.permissions import check_subscriber
 from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
-from rockhopper.broker.server.remoting.server import RemotingConnection
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.selecting import Test
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue

@@ -9,7 +9,7 @@ from rockhopper.protocol.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, group_err
 from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
 
 if TYPE_CHECKING:
-    from rockhopper.broker.server.remoting.server import RemotingConnection
+    from rockhopper.broker.server.remoting.connection import RemotingConnection
 
 
 class EmbeddedBroker:

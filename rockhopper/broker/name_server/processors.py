@@ -84,7 +84,7 @@ from rockhopper.protocol.requests import (
 )
 
 if TYPE_CHECKING:
-    from rockhopper.broker.server.remoting.server import RemotingConnection
+    from rockhopper.broker.server.remoting.connection import RemotingConnection
 
 VERSION_WITH_STANDARD_JSON = 401
 VERSION_WITH_ACTING_MASTER = 413

@@ -22,7 +22,7 @@ from rockhopper.protocol.bodies.topics import RegisterBrokerBody
 from rockhopper.protocol.requests import RegisterBrokerRequest
 
 if TYPE_CHECKING:
-    from rockhopper.broker.server.remoting.server import RemotingConnection
+    from rockhopper.broker.server.remoting.connection import RemotingConnection
 
 TOPICS_MAX = 100_000
 NAME_LENGTH_MAX = 255

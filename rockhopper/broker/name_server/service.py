@@ -12,9 +12,10 @@ from rockhopper.broker.name_server.route_table import RouteTable
 from rockhopper.broker.name_server.shared_accounts import SharedAccounts
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.server.listening.listener import OPEN, Gate
+from rockhopper.broker.server.remoting.connection import RemotingConnection
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.server.remoting.general_pass import GeneralPass
-from rockhopper.broker.server.remoting.server import RemotingConnection, Server
+from rockhopper.broker.server.remoting.server import Server
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.users.access import AccessRules

@@ -34,7 +34,7 @@ from rockhopper.protocol.requests.fields import Int32
 from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
 
 if TYPE_CHECKING:
-    from rockhopper.broker.server.remoting.server import RemotingConnection
+    from rockhopper.broker.server.remoting.connection import RemotingConnection
 
 CREATES_FIELD = "rockhopperCreates"
 ON_LOOKUP = "on-lookup"

@@ -19,6 +19,7 @@ from rockhopper.broker.kernel.processors.clients import CLIENT_ID_LENGTH_MAX
 from rockhopper.broker.kernel.processors.sends import SendProcessor, send_of
 from rockhopper.broker.kernel.send.send_request import Send
 from rockhopper.broker.kernel.send.sender import Sender
+from rockhopper.broker.server.remoting.connection import connection_of
 from rockhopper.broker.server.remoting.dispatcher import (
     Request,
     Response,
@@ -28,7 +29,6 @@ from rockhopper.broker.server.remoting.dispatcher import (
     unconfirmed_code,
 )
 from rockhopper.broker.server.remoting.permissions import on_topic
-from rockhopper.broker.server.remoting.server import connection_of
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.encoding import without_own_properties

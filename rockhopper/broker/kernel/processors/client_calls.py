@@ -12,6 +12,7 @@ from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups, Mem
 from rockhopper.broker.kernel.send.record_access import record_at
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
+from rockhopper.broker.server.remoting.connection import connection_of
 from rockhopper.broker.server.remoting.dispatcher import (
     Request,
     RequestError,
@@ -21,7 +22,6 @@ from rockhopper.broker.server.remoting.dispatcher import (
 )
 from rockhopper.broker.server.remoting.json_bodies import json_response
 from rockhopper.broker.server.remoting.permissions import CONSUME, on_group, on_topic_and_group
-from rockhopper.broker.server.remoting.server import connection_of
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.access import Action

@@ -18,6 +18,7 @@ from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.server.loop.cooperative_work import next_slice, run_in_thread
+from rockhopper.broker.server.remoting.connection import connection_of
 from rockhopper.broker.server.remoting.dispatcher import (
     Request,
     RequestError,
@@ -35,7 +36,6 @@ from rockhopper.broker.server.remoting.permissions import (
     on_topic_and_group,
     on_topics_and_groups,
 )
-from rockhopper.broker.server.remoting.server import connection_of
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.access import Action, ResourceKind

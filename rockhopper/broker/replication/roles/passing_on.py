@@ -11,8 +11,9 @@ import structlog
 
 from rockhopper.broker.name_server.link import serves
 from rockhopper.broker.server.listening.outgoing import Outgoing
+from rockhopper.broker.server.remoting.connection import FrameHandler
 from rockhopper.broker.server.remoting.handover import Forwarding, Handover, MasterFinder
-from rockhopper.broker.server.remoting.server import FrameHandler, Server
+from rockhopper.broker.server.remoting.server import Server
 from rockhopper.protocol.signing import Credentials
 
 log = structlog.get_logger("broker")

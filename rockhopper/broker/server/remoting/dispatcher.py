@@ -48,7 +48,7 @@ from rockhopper.protocol.requests import decode_fields
 from rockhopper.tasks import run_in_background
 
 if TYPE_CHECKING:
-    from rockhopper.broker.server.remoting.server import RemotingConnection
+    from rockhopper.broker.server.remoting.connection import RemotingConnection
     from rockhopper.broker.store.safe_point import SafePoint
 
 log = structlog.get_logger("broker.dispatcher")

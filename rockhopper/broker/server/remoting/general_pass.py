@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 
 from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX, PASS_S
+from rockhopper.broker.server.remoting.connection import RemotingConnection
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.server.remoting.held_answers import hold_back
-from rockhopper.broker.server.remoting.server import RemotingConnection
 from rockhopper.protocol.command import decode_header
 from rockhopper.protocol.errors import MalformedHeaderError
 from rockhopper.protocol.frame import Frame

@@ -21,8 +21,9 @@ import structlog
 
 from rockhopper.broker.server.listening.outgoing import PLAIN, Outgoing
 from rockhopper.broker.server.listening.unfinished import Unfinished
+from rockhopper.broker.server.remoting.connection import FrameHandler, RemotingConnection
 from rockhopper.broker.server.remoting.dispatcher import Processor, Request
-from rockhopper.broker.server.remoting.server import FrameHandler, RemotingConnection, Server
+from rockhopper.broker.server.remoting.server import Server
 from rockhopper.broker.users.guard import guard_of
 from rockhopper.protocol.addresses import split_address
 from rockhopper.protocol.codes import FLAG_ONEWAY

@@ -9,13 +9,13 @@ from functools import partial
 
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.latencies import RequestTimes
+from rockhopper.broker.server.remoting.connection import RemotingConnection
 from rockhopper.broker.server.remoting.dispatcher import (
     Response,
     store_error_response,
     unconfirmed_code,
 )
 from rockhopper.broker.server.remoting.held_answers import hold_back, unconfirmed_frames
-from rockhopper.broker.server.remoting.server import RemotingConnection
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.store.message_store import MessageStore

@@ -8,7 +8,7 @@ import pytest
 
 from rockhopper.broker.kernel.pull import long_polling
 from rockhopper.broker.kernel.pull.long_polling import TURN_BUDGET_S, LongPolling, ParkedPull
-from rockhopper.broker.server.remoting.server import RemotingConnection
+from rockhopper.broker.server.remoting.connection import RemotingConnection
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.protocol.subscription import Subscription
 from tests.support.peers import Peer

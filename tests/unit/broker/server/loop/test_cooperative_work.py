@@ -6,8 +6,8 @@ from collections import Counter
 from unittest.mock import Mock
 
 from rockhopper.broker.server.loop.cooperative_work import next_slice, run_in_thread
+from rockhopper.broker.server.remoting.connection import RemotingConnection
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher, Request, Response, serves
-from rockhopper.broker.server.remoting.server import RemotingConnection
 from rockhopper.broker.users.access import AccessRules
 from rockhopper.protocol.command import Command
 from tests.support.raw_peer import until

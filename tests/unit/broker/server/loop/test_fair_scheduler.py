@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.server.loop.fair_scheduler import FRAMES_PER_PASS, FRAMES_PER_ROUND, PASS_S
-from rockhopper.broker.server.remoting.general_pass import GeneralPass
-from rockhopper.broker.server.remoting.server import RemotingConnection, Server
-from rockhopper.broker.server.remoting.sweeping import (
+from rockhopper.broker.server.remoting.connection import (
     FRAME_TIMEOUT_S,
     IDLE_TIMEOUT_S,
-    sweep_connections,
+    RemotingConnection,
 )
+from rockhopper.broker.server.remoting.general_pass import GeneralPass
+from rockhopper.broker.server.remoting.server import Server, sweep_connections
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.frame import Frame
 from tests.support.direct import pull_fields, send_fields

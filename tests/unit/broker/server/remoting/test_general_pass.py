@@ -5,9 +5,9 @@ from typing import Any, cast
 import pytest
 
 from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX, PASS_S
+from rockhopper.broker.server.remoting.connection import RemotingConnection
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher, Request, Response, Row, serves
 from rockhopper.broker.server.remoting.general_pass import GeneralPass
-from rockhopper.broker.server.remoting.server import RemotingConnection
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.users.access import AccessRules
 from rockhopper.protocol.codes import FLAG_RESPONSE, RequestCode

@@ -13,12 +13,13 @@ from rockhopper.broker.server.listening import unfinished
 from rockhopper.broker.server.listening.gates import gate_of
 from rockhopper.broker.server.listening.outgoing import Outgoing
 from rockhopper.broker.server.remoting import handover as splicing
+from rockhopper.broker.server.remoting.connection import RemotingConnection
 from rockhopper.broker.server.remoting.handover import (
     HEARTBEAT,
     Forwarding,
     Handover,
 )
-from rockhopper.broker.server.remoting.server import RemotingConnection, Server
+from rockhopper.broker.server.remoting.server import Server
 from rockhopper.broker.settings.tls_config import TlsConfig, TlsMode
 from rockhopper.broker.users.guard import Guard
 from rockhopper.protocol.codes import FLAG_ONEWAY, RequestCode

@@ -1,10 +1,12 @@
 """Which connections are swept: each reason at its time, and not a moment before."""
 
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
-from rockhopper.broker.server.remoting.sweeping import PeerActivity, sweep_connections
+from rockhopper.broker.server.remoting.connection import PeerActivity, RemotingConnection
+from rockhopper.broker.server.remoting.server import sweep_connections
 
 
 def active_at(last_s: float) -> PeerActivity:
@@ -41,6 +43,10 @@ class Connection:
         self.reasons.append(reason)
 
 
+def sweep(*connections: Connection, now_s: float) -> None:
+    sweep_connections(cast("tuple[RemotingConnection, ...]", connections), now_s)
+
+
 @pytest.mark.parametrize(
     ("activity", "limit_s", "reason"),
     [
@@ -54,9 +60,9 @@ def test_a_reason_counts_when_its_time_is_over(
     activity: PeerActivity, limit_s: float, reason: str
 ) -> None:
     connection = Connection(activity)
-    sweep_connections([connection], limit_s)
+    sweep(connection, now_s=limit_s)
     assert connection.reasons == []
-    sweep_connections([connection], limit_s + 0.1)
+    sweep(connection, now_s=limit_s + 0.1)
     assert [said.startswith(reason) for said in connection.reasons] == [True]
 
 
@@ -71,7 +77,7 @@ def test_a_reason_counts_when_its_time_is_over(
 )
 def test_who_waits_or_reads_is_left_alone(activity: PeerActivity, is_waiting: bool) -> None:
     connection = Connection(activity, is_waiting=is_waiting)
-    sweep_connections([connection], 1000.0)
+    sweep(connection, now_s=1000.0)
     assert connection.reasons == []
 
 
@@ -79,9 +85,9 @@ def test_a_peer_that_reads_slowly_is_left_alone_until_it_stops() -> None:
     connection = Connection(stalled_at(0.0))
     for now_s in range(1, 100):
         connection.unread_bytes -= 1
-        sweep_connections([connection], now_s)
+        sweep(connection, now_s=now_s)
     assert connection.reasons == []
-    sweep_connections([connection], 130)
+    sweep(connection, now_s=130)
     assert len(connection.reasons) == 1
 
 
@@ -112,5 +118,5 @@ def test_a_peer_that_has_read_everything_is_only_idle() -> None:
 
 def test_one_that_is_closed_keeps_nobody_from_being_looked_at() -> None:
     connections = [Connection(active_at(last_s)) for last_s in (0.0, 1000.0, 0.0)]
-    sweep_connections(connections, 1000.0)
+    sweep(*connections, now_s=1000.0)
     assert [len(each.reasons) for each in connections] == [1, 0, 1]
