@@ -67,7 +67,7 @@ def _kernel_processors(kernel: Kernel, broker: BrokerCore) -> tuple[Processors, 
         kernel.tables.groups,
     )
     offsets, consumers, producers = kernel.tables.offsets, kernel.consumers, kernel.producers
-    stats, clock, events = kernel.stats, kernel.clock, kernel.events
+    stats, clock, listeners = kernel.stats, kernel.clock, kernel.listeners
     return (
         kernel.sends,
         RecallProcessor(config.live, store, kernel.timer_recall, clock.wall_ms),
@@ -97,10 +97,12 @@ def _kernel_processors(kernel: Kernel, broker: BrokerCore) -> tuple[Processors, 
             consumers,
             producers,
             stats,
-            events,
+            listeners,
             kernel.retry_owners,
         ),
-        ResetProcessors(config, store, topics, groups, offsets, consumers, kernel.puller, events),
+        ResetProcessors(
+            config, store, topics, groups, offsets, consumers, kernel.puller, listeners
+        ),
         ConsumptionAdminProcessors(
             config, store, topics, groups, offsets, producers, stats, clock.steady_ms
         ),

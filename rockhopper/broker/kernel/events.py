@@ -1,19 +1,37 @@
-"""KernelEvents: reports purges, deletions and resets to features that have state of their own.
+"""KernelListener: the events that the kernel reports to objects with state of their own.
 
-The kernel has changed its own tables before it calls the listeners, in the event loop. Created,
-changed and deleted topics are reported by TopicTable.listeners.
+The kernel has changed its own tables before it calls the listeners (``Kernel.listeners``), in the
+event loop. Created, changed and deleted topics are reported by the table of topics.
 """
 
-from collections.abc import Callable
+from rockhopper.broker.server.remoting.dispatcher import Request
 
 
-class KernelEvents:
-    """A list of listeners for each event."""
+class KernelListener:
+    """A listener; it overrides the methods that it needs."""
 
-    def __init__(self) -> None:
-        self.topic_purged: list[Callable[[str], None]] = []
-        """Called with a topic whose messages were all deleted."""
-        self.group_forgotten: list[Callable[[str], None]] = []
-        """Called with a group that was deleted together with its offsets."""
-        self.group_reset: list[Callable[[str, str], None]] = []
-        """Called with a group and a topic in which its offsets were set."""
+    __slots__ = ()
+
+    def topic_purged(self, topic: str) -> None:
+        """Handle a topic whose messages were all deleted."""
+
+    def group_deleted(self, group: str) -> None:
+        """Handle a group that was deleted together with its offsets."""
+
+    def group_reset(self, group: str, topic: str) -> None:
+        """Handle a group whose offsets in a topic were set."""
+
+    def retries_read(self, group: str) -> None:
+        """Handle a group that has read its retry topic to the end; may add messages there."""
+
+    def producer_joined(self, group: str) -> None:
+        """Handle a producer group that another connection has joined."""
+
+    def request_stored(self, request: Request, group: str, properties: str) -> None:
+        """Handle a stored message that names a client to reply to.
+
+        *group* and *properties* are those of the message.
+        """
+
+    def rocketmq_wrote(self) -> None:
+        """Handle a store that RocketMQ may have written to, before timers are imported."""

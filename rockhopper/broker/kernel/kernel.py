@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rockhopper.broker.kernel.events import KernelEvents
+from rockhopper.broker.kernel.events import KernelListener
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.producers import ProducerTable
 from rockhopper.broker.kernel.members.queue_locks import QueueLocks
@@ -68,7 +68,8 @@ class Kernel:
     positions: ReaderPositions
     scheduled: Scheduled
     state: StateChannels
-    events: KernelEvents
+    listeners: list[KernelListener]
+    """Those that the kernel notifies of events (kernel/events.py)."""
     request_times: RequestTimes
     flush_times: Latencies
     announcer: TopicAnnouncer

@@ -6,7 +6,7 @@ Broker adds the rest: ports, connections, name server, registration, the process
 from collections.abc import Sequence
 
 from rockhopper.broker.feature import Feature, FeaturePart
-from rockhopper.broker.kernel.events import KernelEvents
+from rockhopper.broker.kernel.events import KernelListener
 from rockhopper.broker.kernel.kernel import Kernel, Scheduled
 from rockhopper.broker.kernel.members.change_notices import CallLater
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
@@ -150,6 +150,7 @@ def build_kernel(
     log_end_at_start = store.log.written_offset
     flush_times = Latencies()
     store.flush_service.times = flush_times
+    listeners: list[KernelListener] = []
     parts.register(tables)
     consumers = parts.register(
         ConsumerGroups(
@@ -159,7 +160,7 @@ def build_kernel(
             remembered=tables.subscriptions,
         )
     )
-    producers = parts.register(ProducerTable(now_ms=steady_ms))
+    producers = parts.register(ProducerTable(now_ms=steady_ms, listeners=listeners))
     locks = parts.register(
         QueueLocks(tables.locks, now_ms=passed_ms, other_connection=consumers.connection_of)
     )
@@ -171,12 +172,12 @@ def build_kernel(
     delayed = parts.register_last(
         DelayedDelivery(store, topics, long_polling, stats, tables.delays, now_ms=steady_ms)
     )
-    timers = parts.register_last(tables.timers.build(store, long_polling, stats))
+    timers = parts.register_last(tables.timers.build(store, long_polling, stats, listeners))
     cluster = parts.register_last(Cluster(config, topics, name_service))
     puller = parts.register_last(
         Puller(config, store, topics, groups, consumers, offsets, long_polling, stats)
     )
-    puller.positions = positions
+    puller.positions, puller.listeners = positions, listeners
     sender = Sender(
         config,
         store,
@@ -189,7 +190,7 @@ def build_kernel(
         delay_levels=delayed.levels,
         timers=timers,
     )
-    events, retry_owners = KernelEvents(), RetryOwners(topics, groups, offsets)
+    retry_owners = RetryOwners(topics, groups, offsets)
     return Kernel(
         config=config,
         clock=clock,
@@ -203,7 +204,7 @@ def build_kernel(
         producers=producers,
         locks=locks,
         sender=sender,
-        sends=SendProcessor(config, store, sender),
+        sends=SendProcessor(config, store, sender, listeners),
         topic_admin=TopicAdminProcessors(
             config,
             store,
@@ -214,7 +215,7 @@ def build_kernel(
             offsets,
             consumers,
             stats,
-            events,
+            listeners,
             retry_owners,
             broker,
         ),
@@ -227,7 +228,7 @@ def build_kernel(
         positions=positions,
         scheduled=Scheduled(delayed, timers, by_delay(delayed.levels, timers, now_ms)),
         state=tables.channels,
-        events=events,
+        listeners=listeners,
         request_times=RequestTimes(),
         flush_times=flush_times,
         announcer=broker,

@@ -220,9 +220,7 @@ class Tables(Part):
         self.offsets = self._state(OffsetState(config, channels, now_ms=now_ms)).table
         self.delays = self._state(DelayState(config, channels, now_ms=now_ms))
         self.deletions = self._state(Deletions(self.topics, channels))
-        self.timers = self._state(
-            TimerState(config, self.topics, channels, now_ms=now_ms, steady_ms=clock.steady_ms)
-        )
+        self.timers = self._state(TimerState(config, self.topics, channels, clock))
         self.locks = self._state(LockState(channels, clock.passed_ms))
         for state in self.features.values():
             self._give_channels(state)

@@ -29,11 +29,7 @@ class PopPart(FeaturePart):
         topics, groups = kernel.tables.topics, kernel.tables.groups
         self.service = service = PopService(state, kernel)
         state.replicate(kernel.state)
-        kernel.puller.on_retries_read.append(service.give_to_pulling)
-        kernel.scheduled.timers.on_import.append(service.adopt)
-        kernel.events.topic_purged.append(service.topic_purged)
-        kernel.events.group_forgotten.append(service.group_deleted)
-        kernel.events.group_reset.append(service.group_reset)
+        kernel.listeners.append(service)
         self._checks = PopChecks(config, store, topics, groups)
         processors = PopProcessors(
             config, service, self._checks, kernel.consumers, kernel.clock.wall_ms

@@ -32,6 +32,7 @@ from rockhopper.broker.features.pop.reading import PopAnswer, PopRequest, split_
 from rockhopper.broker.features.pop.reviving import Reviving
 from rockhopper.broker.features.pop.sources import ANY_QUEUE, QUEUES_PER_SLICE, PopSources, Queue
 from rockhopper.broker.features.pop.state import PopState
+from rockhopper.broker.kernel.events import KernelListener
 from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.server.loop.part import Part
@@ -49,7 +50,7 @@ REVIVE_QUEUES = 8
 FETCHED_MAX = 32
 
 
-class PopService(Part):
+class PopService(Part, KernelListener):
     """Belongs to the event loop."""
 
     def __init__(
@@ -95,7 +96,7 @@ class PopService(Part):
             self._groups.find_or_create(lane.group)
         self._topics.listeners.append(self._topic_changed)
 
-    def adopt(self) -> None:
+    def rocketmq_wrote(self) -> None:
         """Take over messages that RocketMQ's broker handed out by pop from this store. Blocks.
 
         Raises:
@@ -230,7 +231,7 @@ class PopService(Part):
         online = self._consumers.get(group)
         return online is not None and online.subscription(retry_topic(group)) is not None
 
-    def give_to_pulling(self, group: str) -> None:
+    def retries_read(self, group: str) -> None:
         """Move the failed pops of a group that no longer pops to the topic that it pulls."""
         if not self.is_pulled(group) or self.polling.has_group(group):
             return

@@ -19,7 +19,7 @@ class RequestReplyPart(FeaturePart):
             kernel.sends,
             kernel.clock.wall_ms,
         )
-        kernel.sends.request_listeners.append(replies.asked)
+        kernel.listeners.append(replies)
         self.processors = replies.rows()
 
 

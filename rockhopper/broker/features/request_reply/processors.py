@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from rockhopper.broker.kernel.events import KernelListener
 from rockhopper.broker.kernel.members.consumer_groups import Client
 from rockhopper.broker.kernel.members.producers import ProducerTable
 from rockhopper.broker.kernel.processors.clients import CLIENT_ID_LENGTH_MAX
@@ -55,7 +56,7 @@ _STORE_TROUBLES = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_BUSY)
 
 
 @dataclass(eq=False, repr=False)
-class ReplyProcessor:
+class ReplyProcessor(KernelListener):
     """Serves replies."""
 
     _config: BrokerConfig
@@ -74,11 +75,11 @@ class ReplyProcessor:
             ),
         }
 
-    def asked(self, request: Request, send: Send) -> None:
+    def request_stored(self, request: Request, group: str, properties: str) -> None:
         """Register the sender of a request as with a heartbeat, unless that client is known."""
         if request.code in _REPLY_CODES:
             return
-        client_id = decode_properties(send.properties).get(PROPERTY_REPLY_TO_CLIENT)
+        client_id = decode_properties(properties).get(PROPERTY_REPLY_TO_CLIENT)
         producers = self._producers
         if client_id and len(client_id) <= CLIENT_ID_LENGTH_MAX and not producers.find(client_id):
             command = request.command
@@ -89,8 +90,8 @@ class ReplyProcessor:
                 command.version,
                 request.principal.user,
             )
-            if is_producer_group(send.group):
-                producers.register(send.group, client)
+            if is_producer_group(group):
+                producers.register(group, client)
 
     async def process(self, request: Request) -> Response:
         """324, 325: store the reply and push it to the requester."""

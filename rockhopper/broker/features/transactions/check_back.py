@@ -24,6 +24,7 @@ from rockhopper.broker.features.transactions.ends import TransactionEnds
 from rockhopper.broker.features.transactions.half_messages import message_to_check
 from rockhopper.broker.features.transactions.ledger import Ledger
 from rockhopper.broker.features.transactions.open_halves import OpenHalf, OpenHalves
+from rockhopper.broker.kernel.events import KernelListener
 from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.kernel.members.consumer_groups import Client
 from rockhopper.broker.kernel.members.guarding import may_publish
@@ -44,7 +45,7 @@ BYTES_PER_TURN = 1 << 20
 HOUR_MS = 3_600_000
 
 
-class CheckBack:
+class CheckBack(KernelListener):
     """The checks of open half messages. Belongs to the event loop."""
 
     def __init__(
@@ -104,7 +105,7 @@ class CheckBack:
         self._halves.schedule(half, self._now_ms() + RETRY_MS)
         self.arm()
 
-    def producer_came(self, group: str) -> None:
+    def producer_joined(self, group: str) -> None:
         """Check the half messages that wait for a producer of *group*."""
         if self._halves.producer_came(group):
             self.arm()

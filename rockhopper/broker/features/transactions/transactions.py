@@ -85,7 +85,7 @@ class Transactions(FeaturePart):
         self.check_back = CheckBack(kernel, self.halves, self.ledger, counts, self.ends)
         self.ends.checks = self.check_back
         store.opened.reserved_time.has_taken_care.append(self.check_back.has_looked_since)
-        kernel.producers.joined_listeners.append(self.check_back.producer_came)
+        kernel.listeners.append(self.check_back)
         self._settle_timer: asyncio.TimerHandle | None = None
         self.processors = TransactionProcessors(store, self.ledger, self.ends, self.resume).rows()
         self.fast = PlainEnds(store, topics, self.halves, self.ends, now_ms)

@@ -5,9 +5,10 @@ can fill this table.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 
+from rockhopper.broker.kernel.events import KernelListener
 from rockhopper.broker.kernel.members.consumer_groups import HEARTBEAT_TIMEOUT_MS, Client
 from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.users.errors import NoPermission, TooManyWait
@@ -29,8 +30,11 @@ class ProducerTable(Part):
     its id as long as it is in any group; RocketMQ forgets it when it leaves one of its groups.
     """
 
-    def __init__(self, *, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, *, now_ms: Callable[[], int], listeners: Sequence[KernelListener] = ()
+    ) -> None:
         self._now_ms = now_ms
+        self._listeners = listeners
         self._groups: dict[str, dict[Peer, Client]] = {}
         self._groups_of: dict[Peer, set[str]] = {}
         # The number of groups in which a connection uses a client id.
@@ -39,8 +43,6 @@ class ProducerTable(Part):
         self._by_age: OrderedDict[_Place, Client] = OrderedDict()
         # Client id -> its connections, newest last.
         self._connections: dict[str, dict[Peer, Client]] = {}
-        self.joined_listeners: list[Callable[[str], None]] = []
-        """Called with a group when another connection joins it."""
 
     def groups(self) -> dict[str, list[Client]]:
         """Return every producer group with its clients."""
@@ -108,8 +110,8 @@ class ProducerTable(Part):
         same_id[connection] = known
         if is_new:
             groups.add(group)
-            for listener in self.joined_listeners:
-                listener(group)
+            for listener in self._listeners:
+                listener.producer_joined(group)
 
     def _check_room(self, count: int) -> None:
         if count >= GROUPS_PER_CONNECTION_MAX:

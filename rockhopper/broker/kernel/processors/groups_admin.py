@@ -1,13 +1,13 @@
 """Groups: settings (200, 201, 207, 225, 352), online members (203, 204, 345), lag (208, 343)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 import structlog
 
-from rockhopper.broker.kernel.events import KernelEvents
+from rockhopper.broker.kernel.events import KernelListener
 from rockhopper.broker.kernel.members.consumer_groups import (
     BROADCASTING,
     CLUSTERING,
@@ -129,7 +129,7 @@ class GroupAdminProcessors:
     _consumers: ConsumerGroups
     _producers: ProducerTable
     _stats: BrokerStats
-    _events: KernelEvents
+    _listeners: Sequence[KernelListener]
     _retry_owners: RetryOwners
 
     def rows(self) -> dict[int, Row]:
@@ -209,8 +209,8 @@ class GroupAdminProcessors:
         existed = self._groups.delete(fields.group_name)
         if fields.clean_offset:
             self._offsets.delete_group(fields.group_name)
-            for listener in self._events.group_forgotten:
-                listener(fields.group_name)
+            for listener in self._listeners:
+                listener.group_deleted(fields.group_name)
             self._offsets.save_soon()
         if existed:
             self._stats.forget_group(fields.group_name)

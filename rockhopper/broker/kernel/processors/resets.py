@@ -6,11 +6,12 @@ Without this setting the new offsets are pushed (220) to the online clients, whi
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
 
-from rockhopper.broker.kernel.events import KernelEvents
+from rockhopper.broker.kernel.events import KernelListener
 from rockhopper.broker.kernel.members.consumer_groups import Client, ConsumerGroups
 from rockhopper.broker.kernel.processors.offsets import check_queue
 from rockhopper.broker.kernel.pull.puller import Puller
@@ -85,7 +86,7 @@ class ResetProcessors:
     _offsets: ConsumerOffsetTable
     _consumers: ConsumerGroups
     _puller: Puller
-    _events: KernelEvents
+    _listeners: Sequence[KernelListener]
 
     def rows(self) -> dict[int, Row]:
         """Return the row of each request code."""
@@ -142,8 +143,8 @@ class ResetProcessors:
             queues.append(queue_text(key, offset))
         body = {"offsetTable": map_of(queues)}
         if is_ours:
-            for listener in self._events.group_reset:
-                listener(fields.group, topic.name)
+            for listener in self._listeners:
+                listener.group_reset(fields.group, topic.name)
         else:
             self._push(fields, targets, body)
         log.info(

@@ -1,7 +1,8 @@
 """SEND_MESSAGE (10), SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320) in any serialization."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
+from rockhopper.broker.kernel.events import KernelListener
 from rockhopper.broker.kernel.send.send_request import Send
 from rockhopper.broker.kernel.send.sender import Placed, Sender
 from rockhopper.broker.server.remoting.dispatcher import (
@@ -36,12 +37,12 @@ class SendProcessor:
         config: BrokerConfig,
         store: MessageStore,
         sender: Sender,
+        listeners: Sequence[KernelListener],
     ) -> None:
         self._live_store = config.store.live
         self._store = store
         self._sender = sender
-        self.request_listeners: list[Callable[[Request, Send], None]] = []
-        """Called with each stored message that names a client to reply to."""
+        self._listeners = listeners
         self._ext = {
             "MSG_REGION": config.region_id,
             "TRACE_ON": "true" if config.trace_on else "false",
@@ -82,8 +83,8 @@ class SendProcessor:
             response.ext = self.answer_ext()
             return response, 0
         if PROPERTY_REPLY_TO_CLIENT in send.properties:
-            for listener in self.request_listeners:
-                listener(request, send)
+            for listener in self._listeners:
+                listener.request_stored(request, send.group, send.properties)
         return self._answer(placed), end
 
     def answer_ext(self) -> dict[str, str]:

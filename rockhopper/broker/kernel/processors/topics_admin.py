@@ -5,14 +5,14 @@ the topic at once.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import structlog
 
 from rockhopper.broker.kernel.deletions import Deletions
-from rockhopper.broker.kernel.events import KernelEvents
+from rockhopper.broker.kernel.events import KernelListener
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.retry_owners import RetryOwners
 from rockhopper.broker.kernel.processors.pages import is_version, page
@@ -115,7 +115,7 @@ class TopicAdminProcessors:
     _offsets: ConsumerOffsetTable
     _consumers: ConsumerGroups
     _stats: BrokerStats
-    _events: KernelEvents
+    _listeners: Sequence[KernelListener]
     _retry_owners: RetryOwners
     _announcer: TopicAnnouncer
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -350,8 +350,8 @@ class TopicAdminProcessors:
                 for queue_id in self._offsets.queues(purged, group):
                     end = self._store.reading.queue_range(purged, queue_id)[0]
                     self._offsets.commit(purged, group, queue_id, end)
-            for listener in self._events.topic_purged:
-                listener(purged)
+            for listener in self._listeners:
+                listener.topic_purged(purged)
         self._offsets.save_soon()
         log.info("topic purged by an administrator", topic=name)
         return Response()

@@ -6,7 +6,7 @@ processors, which decode any serialization, run the same code. The order of the 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import Protocol
@@ -14,6 +14,7 @@ from typing import Protocol
 import msgspec
 import structlog
 
+from rockhopper.broker.kernel.events import KernelListener
 from rockhopper.broker.kernel.members.consumer_groups import (
     BROADCASTING,
     ConsumerGroups,
@@ -177,11 +178,8 @@ class Puller(Part):
         self.positions: ReaderPositions | None = None
         """Without it, offsets are not checked against the history of the log."""
         self.filters = PullFilters(config)
-        self.on_retries_read: list[Callable[[str], None]] = []
-        """Called with a group that has read its retry topic to the end.
-
-        The function may add more messages there.
-        """
+        self.listeners: Sequence[KernelListener] = ()
+        """They may add messages to a retry topic that was read to the end."""
         topics.listeners.append(self._topic_changed)
 
     def purge(self) -> None:
@@ -255,8 +253,8 @@ class Puller(Part):
             self._offsets.commit(pull.topic, pull.group, pull.queue_id, pull.commit_offset)
         outcome, result = self._read(pull, chosen)
         if outcome is PullOutcome.NOT_YET and pull.topic == retry_topic(pull.group):
-            for listener in self.on_retries_read:
-                listener(pull.group)
+            for listener in self.listeners:
+                listener.retries_read(pull.group)
             outcome, result = self._read(pull, chosen)
         if outcome is PullOutcome.NOT_YET and pull.sys_flag & PULL_FLAG_SUSPEND:
             return self._park(pull, chosen, outcome, result)

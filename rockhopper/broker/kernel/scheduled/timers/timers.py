@@ -9,11 +9,12 @@ back, messages wait until it reaches their time again.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import structlog
 
+from rockhopper.broker.kernel.events import KernelListener
 from rockhopper.broker.kernel.pull.long_polling import LongPolling, ParkedPull
 from rockhopper.broker.kernel.scheduled.journal_sync import JournalSync
 from rockhopper.broker.kernel.scheduled.last_flush import last_flush
@@ -42,6 +43,7 @@ from rockhopper.broker.kernel.state_records import (
 )
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.server.loop.wall_waits import WallTimer
 from rockhopper.broker.settings.broker_config import BrokerConfig
@@ -95,19 +97,22 @@ class TimerState(State):
         config: BrokerConfig,
         topics: TopicTable,
         channels: StateChannels,
-        *,
-        now_ms: Callable[[], int],
-        steady_ms: Callable[[], int],
+        clock: BrokerClock,
     ) -> None:
         self._config = config
         self._topics = topics
         self._channels = channels
-        self._now_ms = now_ms
-        self._steady_ms = steady_ms
+        self._clock = clock
         self.timers: Timers
         """Those over the open store; on a follower they are never started."""
 
-    def build(self, store: MessageStore, long_polling: LongPolling, stats: BrokerStats) -> "Timers":
+    def build(
+        self,
+        store: MessageStore,
+        long_polling: LongPolling,
+        stats: BrokerStats,
+        listeners: Sequence[KernelListener] = (),
+    ) -> "Timers":
         """Return the timers over an open store; no I/O."""
         self.timers = Timers(
             self._config,
@@ -116,14 +121,14 @@ class TimerState(State):
             long_polling,
             stats,
             self._channels,
-            now_ms=self._now_ms,
-            steady_ms=self._steady_ms,
+            self._clock,
+            listeners,
         )
         return self.timers
 
     def follow(self, store: MessageStore) -> None:
         """Read the files. Raises OSError."""
-        self.build(store, LongPolling(), BrokerStats(now_ms=self._steady_ms)).open()
+        self.build(store, LongPolling(), BrokerStats(now_ms=self._clock.steady_ms)).open()
 
     def catch_up(self) -> bool:
         """Index a part of the queue. Raises OSError."""
@@ -172,14 +177,14 @@ class Timers(Part):
         long_polling: LongPolling,
         stats: BrokerStats,
         channels: StateChannels,
-        *,
-        now_ms: Callable[[], int],
-        steady_ms: Callable[[], int],
+        clock: BrokerClock,
+        listeners: Sequence[KernelListener],
     ) -> None:
         self._config = config
         self._store = store
         self._long_polling = long_polling
-        self._now_ms = now_ms
+        self._listeners = listeners
+        self._now_ms = now_ms = clock.wall_ms
         layout = store.opened.layout
         self.index = TimerIndex(layout.own / "timers" / "slots", layout.quarantine)
         self._sync = JournalSync(self.index.files)
@@ -194,11 +199,9 @@ class Timers(Part):
             self.index,
             self.queue,
             lambda: live.file_reserved_hours * 3_600_000,
-            now_ms=steady_ms,
+            now_ms=clock.steady_ms,
         )
         store.opened.reserved_time.has_taken_care.append(self._has_rolled_since)
-        self.on_import: list[Callable[[], None]] = []
-        """Called if RocketMQ may have written to the queue, before its messages are imported."""
         self._timer = WallTimer(now_ms)
         self._is_parked = False
         self._is_failing = False
@@ -323,8 +326,8 @@ class Timers(Part):
                 log.error("a timer file is damaged or missing: rebuilding all timers", slot=slot)
                 checkpoint = None
         if checkpoint is None or not is_ours:
-            for listener in self.on_import:
-                listener()
+            for listener in self._listeners:
+                listener.rocketmq_wrote()
             notes = [note for number in sorted(noted) for note in noted[number]]
             delivered = {offset for offset, _ in self.delivery.written(notes, settled)}
             # Without a checkpoint, a kill during the import makes the next start repeat it.

@@ -87,7 +87,7 @@ def test_what_nobody_acknowledged_is_delivered_again_in_its_time(
     apache.popped(4, 6, 7, is_due=is_due, bits=0b100)
     apache.acked(1, 2, is_due=is_due)
     apache.acked(4, 4, 5, is_due=is_due)
-    world.pop_service.adopt()
+    world.pop_service.rocketmq_wrote()
     assert world.lanes_in_flight == 3
     assert world.offsets.get(TOPIC, GROUP, 0) == 1
     assert [each.body for each in world.pop(invisible_ms=600_000)] == [b"8", b"9"]
@@ -99,7 +99,7 @@ def test_an_acknowledgement_reaches_it_by_what_the_other_broker_said(
     world: PopWorld, apache: Apache
 ) -> None:
     apache.popped(5, 6)
-    world.pop_service.adopt()
+    world.pop_service.rocketmq_wrote()
     info = ExtraInfo(5, apache.pop_ms, 1000, 0, "0")
     world.pop_service.ack(GROUP, TOPIC, 0, [5], info)
     assert redelivered(world) == [(b"6", 1), (b"8", 0), (b"9", 0)]
@@ -110,23 +110,23 @@ def test_what_was_dealt_with_before_is_left_alone(world: PopWorld, apache: Apach
     apache.popped(2, is_due=False, invisible_ms=900_000)
     apache.popped(1)
     world.offsets.commit(REVIVE, REVIVE_GROUP, 0, 0)
-    world.pop_service.adopt()
+    world.pop_service.rocketmq_wrote()
     assert redelivered(world, 900_000) == [(b"2", 1), (b"8", 0), (b"9", 0)]
 
 
 def test_each_is_taken_over_once(world: PopWorld, apache: Apache) -> None:
     apache.popped(1, 2)
     apache.popped(3, is_due=False)
-    world.pop_service.adopt()
+    world.pop_service.rocketmq_wrote()
     assert len(redelivered(world)) == 5
     apache.popped(7)
-    world.pop_service.adopt()
+    world.pop_service.rocketmq_wrote()
     assert redelivered(world) == [(b"7", 1)]
 
 
 def test_it_survives_a_kill(world: PopWorld, apache: Apache) -> None:
     apache.popped(1, suspended=True, invisible_ms=5000)
-    world.pop_service.adopt()
+    world.pop_service.rocketmq_wrote()
     world.kill()
     assert world.lanes_in_flight == 1
     assert (b"1", 0) in redelivered(world, 5000)
@@ -134,7 +134,7 @@ def test_it_survives_a_kill(world: PopWorld, apache: Apache) -> None:
 
 def test_what_the_group_is_to_get_anyway_is_not_taken_over(world: PopWorld, apache: Apache) -> None:
     apache.popped(7, 8, 9)
-    world.pop_service.adopt()
+    world.pop_service.rocketmq_wrote()
     assert world.lanes_in_flight == 1
     assert redelivered(world, 0) == [(b"8", 0), (b"9", 0)]
 
@@ -144,7 +144,7 @@ def test_a_group_without_an_offset_begins_at_the_first_of_them(
 ) -> None:
     world.offsets.delete_group(GROUP)
     apache.popped(4, 5)
-    world.pop_service.adopt()
+    world.pop_service.rocketmq_wrote()
     assert redelivered(world, 0)[0] == (b"4", 0)
 
 
@@ -152,5 +152,5 @@ def test_notes_that_make_no_sense_are_passed_over(world: PopWorld, apache: Apach
     world.store.put(MessageToStore(REVIVE, 0, b"{", "TAGS\1ck"))
     world.store.put(MessageToStore(REVIVE, 0, b'{"t":1}', "TAGS\1ack"))
     apache.popped(1)
-    world.pop_service.adopt()
+    world.pop_service.rocketmq_wrote()
     assert world.lanes_in_flight == 1

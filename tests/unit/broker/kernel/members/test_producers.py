@@ -2,18 +2,21 @@
 
 import pytest
 
+from rockhopper.broker.kernel.events import KernelListener
 from rockhopper.broker.kernel.members.consumer_groups import HEARTBEAT_TIMEOUT_MS, Client
 from rockhopper.broker.kernel.members.producers import GROUPS_PER_CONNECTION_MAX, ProducerTable
 from rockhopper.broker.users.errors import NoPermission, TooManyWait
 from tests.support.peers import Clock, Peer
 
 
-class Producers:
+class Producers(KernelListener):
     def __init__(self) -> None:
         self.clock = Clock()
-        self.table = ProducerTable(now_ms=self.clock)
+        self.table = ProducerTable(now_ms=self.clock, listeners=[self])
         self.joined: list[str] = []
-        self.table.joined_listeners.append(self.joined.append)
+
+    def producer_joined(self, group: str) -> None:
+        self.joined.append(group)
 
     def beat(self, group: str, client_id: str, peer: Peer, user: str = "") -> None:
         self.table.register(group, Client(peer.connection, client_id, 0, 479, user))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rockhopper.broker.kernel.events import KernelListener
 from rockhopper.broker.kernel.members.consumer_groups import Client, ConsumeSettings
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.users.access import Action, Resource, ResourceKind
@@ -311,15 +312,23 @@ async def test_the_end_of_a_topic_answers_the_pulls_that_wait_for_it(
     other.cancel()
 
 
-async def test_the_end_of_a_retry_topic_is_told(broker: ServedBroker) -> None:
-    told: list[str] = []
-    broker.kernel.puller.on_retries_read[:] = [told.append]
+class Retries(KernelListener):
+    def __init__(self) -> None:
+        self.read: list[str] = []
+
+    def retries_read(self, group: str) -> None:
+        self.read.append(group)
+
+
+async def test_a_listener_learns_that_a_retry_topic_was_read(broker: ServedBroker) -> None:
+    retries = Retries()
+    broker.kernel.listeners[:] = [retries]
     broker.create_topic("%RETRY%tests", queues=1)
     broker.put("%RETRY%tests")
     assert (await pull(broker, topic="%RETRY%tests")).code == ResponseCode.SUCCESS
-    assert told == []
+    assert retries.read == []
     await pull(broker, 1, topic="%RETRY%tests")
-    assert told == ["tests"]
+    assert retries.read == ["tests"]
 
 
 async def test_a_peer_that_hangs_up_is_forgotten(broker: ServedBroker) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.kernel.events import KernelListener
 from rockhopper.broker.kernel.scheduled.timers.java_files import (
     TimerCheck,
     encode_timer_check,
@@ -98,15 +99,22 @@ def test_what_rocketmq_rolled_or_withdrew_comes_once_or_not_at_all(rig: TimerRig
     assert rig.bodies() == [b"rolled"]
 
 
+class Takeover(KernelListener):
+    def __init__(self, rig: TimerRig) -> None:
+        self._timers = rig.broker.kernel.scheduled.timers
+        self.queue_ends: list[int] = []
+
+    def rocketmq_wrote(self) -> None:
+        self.queue_ends.append(self._timers.queue.range[1])
+
+
 def test_what_rocketmq_noted_of_pops_is_handed_over_once_and_is_no_timer(rig: TimerRig) -> None:
-    notes: list[int] = []
+    takeover = Takeover(rig)
     real_topic = "rmq_sys_REVIVE_LOG_DefaultCluster"
     java_message(rig, START_MS + 5000, b"{}", REAL_TOPIC=real_topic, TAGS="ck")
-    rig.broker.kernel.scheduled.timers.on_import.append(
-        lambda: notes.append(rig.broker.kernel.scheduled.timers.queue.range[1])
-    )
+    rig.broker.kernel.listeners.append(takeover)
     rig.start()
-    assert notes == [1]
+    assert takeover.queue_ends == [1]
     assert rig.pending == 0
 
 
