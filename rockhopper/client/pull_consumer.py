@@ -284,7 +284,7 @@ class PullConsumer(ClosedAtEnd):
             return []
         messages = [first]
         while len(messages) < max_count and self._readers.ready:
-            messages.append(self._readers.take())
+            messages.append(self._readers.take_message())
         return messages
 
     async def pull_from(
@@ -363,14 +363,14 @@ class PullConsumer(ClosedAtEnd):
         self.session.check_open()
         readers = self._readers
         if not readers.is_reading:
-            readers.begin()
+            readers.start_reading()
         readers.raise_failure()
         while not readers.ready:
             if not readers.queues and not self._is_automatic:
                 raise ClientStateError("no queue is assigned: call assign, or open it with a topic")
             await readers.wait_for_progress()
             readers.raise_failure()
-        return readers.take()
+        return readers.take_message()
 
     async def _assign(self, queues: list[MessageQueue], start: Position) -> None:
         held = set(self._readers.queues)

@@ -19,7 +19,7 @@ from rockhopper.client.serializers import Serializer
 
 
 class AssignedReaders:
-    """The readers of the assigned queues. Nothing is fetched before `begin`."""
+    """The readers of the assigned queues. Nothing is fetched before `start_reading`."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class AssignedReaders:
         """The readers with messages, in the order in which they deliver."""
         self._progress = asyncio.Event()
         self.is_reading = False
-        """Whether `begin` was called."""
+        """Whether `start_reading` was called."""
         self._left: dict[MessageQueue, int] = {}
 
     @property
@@ -86,7 +86,7 @@ class AssignedReaders:
         """Return the position at which a queue was released, once; None if it was not."""
         return self._left.pop(queue, None)
 
-    def begin(self) -> None:
+    def start_reading(self) -> None:
         """Start prefetching from all queues, also from those assigned later."""
         self.is_reading = True
         for reader in self._readers.values():
@@ -132,7 +132,7 @@ class AssignedReaders:
         await reader.seek(offset)
         self.ready = deque(each for each in self.ready if each.has_message)
 
-    def take(self) -> ReceivedMessage:
+    def take_message(self) -> ReceivedMessage:
         """Take a message from the queue that has waited longest: round-robin over the queues."""
         reader = self.ready.popleft()
         message = reader.take()

@@ -1,6 +1,6 @@
 """One connection to a broker or a name server.
 
-Requests are pipelined: any number may be in flight (pending_requests.py), and answers are matched
+Requests are pipelined: any number may be in flight (in_flight_requests.py), and answers are matched
 by `opaque` in any order. All requests of one event loop iteration leave in one write
 (outgoing_frames.py). A request that times out or is cancelled leaves the connection usable, and its
 late answer is dropped. The connection is closed only if requests time out and no data has arrived
@@ -29,8 +29,8 @@ from rockhopper.client.errors import (
     ClientStateError,
     MalformedAnswerError,
 )
+from rockhopper.client.network.in_flight_requests import InFlightRequests
 from rockhopper.client.network.outgoing_frames import STALL_NOTED_S, OutgoingFrames
-from rockhopper.client.network.pending_requests import PendingRequests
 from rockhopper.client.network.tls import UNANSWERED_REMEDY, is_tls_transport, remedy_of
 from rockhopper.protocol.codes import (
     FLAG_ONEWAY,
@@ -101,7 +101,7 @@ class BrokerConnection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         # The header of the answer to a batch contains the ids of all its messages.
         self._decoder = FrameDecoder(header_size_bytes_max=HEADER_SIZE_BYTES_WRITABLE)
-        self.pending = PendingRequests(address)
+        self.pending = InFlightRequests(address)
         self.outgoing = OutgoingFrames(self.pending)
         self._next_opaque = 0
         self._negotiating: set[int] = set()
@@ -382,7 +382,7 @@ class BrokerConnection(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
         self.is_open = False
-        self.outgoing.end()
+        self.outgoing.release_writers()
         self.pending.fail(make_error)
         if not self.closed.done():
             self.closed.set_result(None)

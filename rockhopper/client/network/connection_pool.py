@@ -28,7 +28,7 @@ from rockhopper.client.network.connection import (
     fork_count,
 )
 from rockhopper.client.network.credentials import NOBODYS, CredentialsFile, CredentialsSource
-from rockhopper.client.network.pending_requests import SILENCE_NOTED_S
+from rockhopper.client.network.in_flight_requests import SILENCE_NOTED_S
 from rockhopper.client.network.tls import TlsOptions, remedy_of
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command

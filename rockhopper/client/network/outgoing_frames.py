@@ -11,7 +11,7 @@ arrival.
 import asyncio
 from collections import deque
 
-from rockhopper.client.network.pending_requests import PendingRequests
+from rockhopper.client.network.in_flight_requests import InFlightRequests
 
 _SIZE_BYTES_MAX = 256 * 1024
 STALL_NOTED_S = 0.05
@@ -21,7 +21,7 @@ STALL_NOTED_S = 0.05
 class OutgoingFrames:
     """The frames of one connection; those written before `open` and after its end are dropped."""
 
-    def __init__(self, pending: PendingRequests) -> None:
+    def __init__(self, pending: InFlightRequests) -> None:
         self._pending = pending
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -102,7 +102,7 @@ class OutgoingFrames:
                 turn.set_result(None)
                 admitted_bytes += size_bytes
 
-    def end(self) -> None:
+    def release_writers(self) -> None:
         """Let all waiting senders go on: their requests fail with the connection."""
         self._is_paused = False
         for turn, _ in self._writers:

@@ -53,12 +53,12 @@ async def readers(topic: Topic) -> AsyncIterator[AssignedReaders]:
 
 
 def take(readers: AssignedReaders, count: int) -> list[tuple[MessageQueue, int]]:
-    taken = [readers.take() for _ in range(count)]
+    taken = [readers.take_message() for _ in range(count)]
     return [(message.queue, message.queue_offset) for message in taken]
 
 
 async def begin(readers: AssignedReaders, count: int = 2) -> None:
-    readers.begin()
+    readers.start_reading()
     await until(lambda: len(readers.ready) == count)
 
 
@@ -123,7 +123,7 @@ async def test_a_pause_of_everything_ends_a_wait(readers: AssignedReaders) -> No
 
 async def test_a_message_put_back_is_the_next_of_its_queue(readers: AssignedReaders) -> None:
     await begin(readers)
-    message = readers.take()
+    message = readers.take_message()
     readers.put_back(message)
     assert readers.find(message.queue).position == 0
 
@@ -132,7 +132,7 @@ async def test_a_message_of_a_queue_that_was_released_is_not_put_back(
     readers: AssignedReaders,
 ) -> None:
     await begin(readers)
-    message = readers.take()
+    message = readers.take_message()
     await readers.release([message.queue])
     readers.put_back(message)
     assert len(readers.ready) == 1
@@ -143,7 +143,7 @@ async def test_a_message_behind_the_place_sought_is_not_put_back(
 ) -> None:
     await begin(readers)
     take(readers, 6)
-    message = readers.take()
+    message = readers.take_message()
     await readers.seek(readers.find(message.queue), 1)
     readers.put_back(message)
     assert readers.find(message.queue).position == 1

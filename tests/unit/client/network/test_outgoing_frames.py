@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
+from rockhopper.client.network.in_flight_requests import InFlightRequests
 from rockhopper.client.network.outgoing_frames import OutgoingFrames
-from rockhopper.client.network.pending_requests import PendingRequests
 from rockhopper.protocol.command import Command
 
 
@@ -16,7 +16,7 @@ class Written:
     def __init__(self) -> None:
         self.writes: list[bytes] = []
         self.has_ended = False
-        self.pending = PendingRequests("broker:1")
+        self.pending = InFlightRequests("broker:1")
         self.outgoing = OutgoingFrames(self.pending)
         self.outgoing.open(cast(Any, self))
 
@@ -119,6 +119,6 @@ async def test_all_senders_go_on_at_the_end(written: Written) -> None:
     written.outgoing.pause()
     waiting = [asyncio.create_task(written.outgoing.wait_writable(1)) for _ in range(3)]
     await end_iteration()
-    written.outgoing.end()
+    written.outgoing.release_writers()
     await asyncio.gather(*waiting)
     assert written.outgoing.is_writable

@@ -1,4 +1,4 @@
-"""PendingRequests: the requests of a connection that have no answer yet.
+"""InFlightRequests: the requests of a connection that have no answer yet.
 
 Times are those of the event loop's clock. The peer is *silent* from the first request after the
 last received data. A request that times out shows a broken connection only if nothing was received
@@ -17,12 +17,12 @@ SILENCE_NOTED_S = 1.0
 # Long polls: a broker may delay their answers for as long as requested.
 _HELD_CODES = frozenset({int(RequestCode.PULL_MESSAGE), int(RequestCode.LITE_PULL_MESSAGE)})
 
-PendingRequest = tuple[asyncio.Future[Command], float, int, float]
+InFlightRequest = tuple[asyncio.Future[Command], float, int, float]
 """The future of the answer, the deadline, the request code and the timeout in seconds."""
 
 
-class PendingRequests(dict[int, PendingRequest]):
-    """The pending requests by opaque, in the order in which they were sent."""
+class InFlightRequests(dict[int, InFlightRequest]):
+    """The requests in flight by opaque, in the order in which they were sent."""
 
     def __init__(self, address: str) -> None:
         super().__init__()

@@ -1,11 +1,11 @@
-"""PendingRequests: deadlines, silence, and requests that waited for a busy event loop."""
+"""InFlightRequests: deadlines, silence, and requests that waited for a busy event loop."""
 
 import asyncio
 
 import pytest
 
 from rockhopper.client.errors import BrokerUnreachableError, RequestTimeoutError
-from rockhopper.client.network.pending_requests import PendingRequests
+from rockhopper.client.network.in_flight_requests import InFlightRequests
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
 
@@ -13,10 +13,10 @@ PULL, ASK = int(RequestCode.PULL_MESSAGE), int(RequestCode.GET_MAX_OFFSET)
 
 
 class Sent:
-    """Pending requests that are sent at given times."""
+    """Requests that are sent at given times."""
 
     def __init__(self) -> None:
-        self.pending = PendingRequests("broker:1")
+        self.pending = InFlightRequests("broker:1")
         self.futures: list[asyncio.Future[Command]] = []
 
     def send(self, at_s: float, timeout_s: float = 3.0, code: int = ASK) -> None:
