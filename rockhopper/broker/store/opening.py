@@ -11,7 +11,6 @@ Closing goes in the opposite order; ``abort`` is removed last, and only if nothi
 
 import contextlib
 import mmap
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
@@ -47,6 +46,7 @@ from rockhopper.broker.store.queues.deleted_topics import (
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovering import inventory, log_identity, resizing
 from rockhopper.broker.store.recovering.inventory import (
+    Inventory,
     QueueKey,
     check_table_sizes,
     save_table_sizes,
@@ -84,6 +84,7 @@ class Extent(NamedTuple):
 
 
 WHOLE = Extent()
+NOTHING_NOTED = Inventory(0, None, {})
 
 
 class FormerEnds(Protocol):
@@ -111,13 +112,10 @@ class OpenedStore:
         """Open it. Raises StoreError, OSError; then nothing is left open."""
         self.layout = StoreLayout.from_config(config)
         self.tags_codes = tags_codes
-        self._now_ms = now_ms
-        self._wall_ms = wall_ms
-        self._known_offsets = known_offsets
         self.topic_ends: FormerEnds | None = None
         """The ends of deleted topics, if the broker keeps them."""
         # Checked before the directory is made: RocketMQ does not have it.
-        self._is_ours = self.layout.own.is_dir()
+        is_ours = self.layout.own.is_dir()
         self.reserved_time = ReservedTime(
             lambda: config.live.file_reserved_hours * 3_600_000, now_ms
         )
@@ -140,13 +138,25 @@ class OpenedStore:
                 # A wrong setting must not make the next start assume a crash.
                 if last_exit_clean:
                     nothing_changed.callback(mark_stopped, self.layout.abort)
-                self._load(config, last_exit_clean)
+                noted = self._load(config, last_exit_clean, now_ms)
                 nothing_changed.pop_all()
             if extent.cut_at is not None:
                 last_exit_clean = False
-                self._cut(extent.cut_at)
+                noted = self._cut(extent.cut_at, noted)
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="store-files")
-            self.report = self._recover(config, last_exit_clean, batch_topic)
+            self.report = self._recover(
+                config,
+                noted,
+                QueueRules(
+                    batch_topic,
+                    self.deleted_topics.hides,
+                    tags_codes.compute_code,
+                    self.has_gone,
+                    known_offsets,
+                ),
+                last_exit_clean=last_exit_clean,
+                is_ours=is_ours,
+            )
             if not extent.is_in_the_making:
                 self.report.log(last_exit_clean=last_exit_clean)
             if not self._files.files:
@@ -156,7 +166,7 @@ class OpenedStore:
             log_end = self.report.log_end
             self._read_ahead.passed(self._files.files, log_end)
             next_file = NextFile(self._files, self._executor)
-            self.retention = self._make_retention(config, next_file)
+            self.retention = self._make_retention(config, next_file, now_ms, wall_ms)
             self.commit_log = CommitLog(
                 self._files, self._read_ahead, log_end, store_host, next_file, self.retention
             )
@@ -164,11 +174,14 @@ class OpenedStore:
             self.watch = StoreWatch(self.layout, self._files, self._lock.is_in_place)
             undo.pop_all()
 
-    def _load(self, config: StoreConfig, last_exit_clean: bool) -> None:
+    def _load(
+        self, config: StoreConfig, last_exit_clean: bool, now_ms: Callable[[], int]
+    ) -> Inventory | None:
+        """Load all files; return the inventory that the last run left."""
         layout = self.layout
         check_log_directory(layout)
         self.checkpoint = checkpoints.load_newest(layout)
-        self._noted = inventory.load(layout)
+        noted = inventory.load(layout)
         if last_exit_clean:
             check_table_sizes(layout)
         self._files = MappedFileQueue(
@@ -176,17 +189,17 @@ class OpenedStore:
             config.commit_log_file_size_bytes,
             map_file=self._map_log_file,
         )
-        noted = self._noted or inventory.Inventory(0, None, {})
+        known = noted or NOTHING_NOTED
         resizing.resize_log_files(
             layout,
-            noted.file_sizes[0],
+            known.file_sizes[0],
             config.commit_log_file_size_bytes,
-            max(noted.log_end, self.checkpoint.flushed_offset),
+            max(known.log_end, self.checkpoint.flushed_offset),
         )
         self._files.load()
         remove_queues_aside(layout.deleted_queues)
-        self.queues = self._load_queues(config, noted.file_sizes)
-        check_log_exists(layout, self._files, self.queues, self._noted, self.checkpoint)
+        self.queues = self._load_queues(config, known.file_sizes)
+        check_log_exists(layout, self._files, self.queues, noted, self.checkpoint)
         log_identity.check_identity(layout, self._files)
         disk.make_directories_durably(layout.commit_log)
         self._lock.lock_commit_log(layout.commit_log)
@@ -196,15 +209,16 @@ class OpenedStore:
             shape = IndexGeometry(config.index_slot_count, config.index_entry_count_max)
             check_geometry(layout, shape)
             move_marked_aside(layout)
-            self.index = MessageIndex(layout.index, *shape, now_ms=self._now_ms)
+            self.index = MessageIndex(layout.index, *shape, now_ms=now_ms)
             self.index.load(last_exit_clean)
         self.deleted_topics = DeletedTopics(layout.own / DELETED_TOPICS_FILE, layout.quarantine)
         self.purged_topics = DeletedTopics(layout.own / PURGED_TOPICS_FILE, layout.quarantine)
-        memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        self.memory_bytes = memory_bytes * config.in_memory_ratio_max // 100
+        return noted
 
-    def _cut(self, end: int) -> None:
+    def _cut(self, end: int, noted: Inventory | None) -> Inventory:
         """End the log at *end*, and correct every file that claims a later end.
+
+        Returns what is left of the inventory *noted*.
 
         Recovery then works as after a power cut that left the log up to *end*: it drops the units
         and index entries that point after the end.
@@ -226,9 +240,9 @@ class OpenedStore:
         checkpoints.save_at_start(layout=self.layout, checkpoint=self.checkpoint)
         if self.index is not None:
             self.index.discard_from(end)
-        noted = self._noted or inventory.Inventory(0, None, {})
-        self._noted = noted._replace(
-            log_end=min(noted.log_end, end),
+        known = noted or NOTHING_NOTED
+        return known._replace(
+            log_end=min(known.log_end, end),
             index_end=None if self.index is None else self.index.end_commit_log_offset,
             queue_ends={},
             is_sync=False,
@@ -271,7 +285,13 @@ class OpenedStore:
         return queues
 
     def _recover(
-        self, config: StoreConfig, last_exit_clean: bool, batch_topic: Callable[[str], bool]
+        self,
+        config: StoreConfig,
+        noted: Inventory | None,
+        rules: QueueRules,
+        *,
+        last_exit_clean: bool,
+        is_ours: bool,
     ) -> RecoveryReport:
         report = recover(
             LoadedStore(
@@ -280,17 +300,11 @@ class OpenedStore:
                 self.queues,
                 self.index,
                 self.checkpoint,
-                self._noted,
+                noted,
                 last_exit_clean,
             ),
-            QueueRules(
-                batch_topic,
-                self.deleted_topics.hides,
-                self.tags_codes.compute_code,
-                self.has_gone,
-                self._known_offsets,
-            ),
-            is_ours=self._is_ours,
+            rules,
+            is_ours=is_ours,
             is_sync=config.flush_disk_type is FlushDiskType.SYNC,
             check_crc=config.check_crc_on_recover,
         )
@@ -340,7 +354,13 @@ class OpenedStore:
         unit = ext.get(address)
         return None if unit is None else unit.tags_code
 
-    def _make_retention(self, config: StoreConfig, next_file: NextFile) -> RetentionService:
+    def _make_retention(
+        self,
+        config: StoreConfig,
+        next_file: NextFile,
+        now_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
+    ) -> RetentionService:
         retention = RetentionService(
             self.layout,
             self._files,
@@ -348,8 +368,8 @@ class OpenedStore:
             self.index,
             next_file,
             lambda: _retention_settings(config, self.reserved_time()),
-            now_ms=self._now_ms,
-            wall_ms=self._wall_ms,
+            now_ms=now_ms,
+            wall_ms=wall_ms,
         )
         retention.trusted_ms.written_ms = self.checkpoint.commit_log_ms
         return retention

@@ -1,5 +1,6 @@
 """StoreReading: all queries of an open store, none of which changes it."""
 
+import os
 from collections.abc import Iterator
 from functools import partial
 
@@ -37,7 +38,7 @@ class StoreReading:
             self.places,
             self.mender,
             ReadLimits(
-                opened.memory_bytes,
+                _count_memory_bytes() * config.in_memory_ratio_max // 100,
                 config.transfer_count_in_memory_max,
                 config.transfer_bytes_in_memory_max,
                 config.transfer_count_on_disk_max,
@@ -235,3 +236,7 @@ class StoreReading:
     def topics(self) -> list[str]:
         """Return the topics that have queues with messages, or had."""
         return self._queues.topics()
+
+
+def _count_memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
