@@ -175,14 +175,14 @@ def test_a_commit_across_two_log_files_survives_the_disk_filling_up_between_them
 def test_a_store_that_takes_nothing_leaves_the_transaction_open(tmp_path: Path, rigs: Rigs) -> None:
     rig = rigs(tmp_path / "store")
     half = rig.send("K1")
-    rig.broker.store.retention.full_reason = "the disk is full"
+    rig.broker.store.retention.space.full_reason = "the disk is full"
     assert rig.end(half, COMMIT) == 14
     assert rig.end(half, ROLLBACK) == 14
     producer = rig.producer()
     rig.pass_time(6)
     assert checks(producer) == [half.offset]
     assert (rig.open_count, rig.bodies()) == (1, [])
-    rig.broker.store.retention.full_reason = None
+    rig.broker.store.retention.space.full_reason = None
     assert rig.end(half, COMMIT, fromTransactionCheck="true") == 0
     assert rig.bodies() == [b"pay K1"]
 

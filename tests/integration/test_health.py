@@ -45,7 +45,7 @@ async def test_a_failed_store_is_unhealthy_and_says_why(broker: Broker) -> None:
 
 
 async def test_a_full_disk_is_not_ready_and_yet_healthy(broker: Broker) -> None:
-    broker.store.retention.full_reason = "the disk is 91 percent full"
+    broker.store.retention.space.full_reason = "the disk is 91 percent full"
     assert await get(broker, "/readyz") == (503, "the disk is 91 percent full\n")
     assert (await get(broker, "/healthz"))[0] == 200
 

@@ -229,8 +229,8 @@ class MessageStore:
         """Raise the StoreError to return to producers if messages cannot be accepted now."""
         if self.failure is not None:
             raise self.failure
-        if self.retention.full_reason is not None:
-            raise DiskFullError(self.retention.full_reason)
+        if self.retention.space.full_reason is not None:
+            raise DiskFullError(self.retention.space.full_reason)
         if self.dispatch.behind is not None:
             raise self.dispatch.behind
         if self.refusal is not None:
@@ -242,7 +242,7 @@ class MessageStore:
         """Whether messages are accepted now."""
         return (
             self.failure is None
-            and self.retention.full_reason is None
+            and self.retention.space.full_reason is None
             and self.dispatch.behind is None
             and self.refusal is None
         )
@@ -320,8 +320,8 @@ class MessageStore:
         """
         if self.failure is not None:
             raise self.failure
-        if self.retention.full_reason is not None:
-            raise DiskFullError(self.retention.full_reason)
+        if self.retention.space.full_reason is not None:
+            raise DiskFullError(self.retention.space.full_reason)
         self.log.append_raw(offset, data)
 
     def follow_to(self, end_offset: int) -> None:

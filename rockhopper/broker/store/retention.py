@@ -196,6 +196,96 @@ def _disk_usage(path: Path) -> tuple[int, int]:
     return usage.used, usage.free
 
 
+class DiskSpace:
+    """The use of the disks of commit log and consume queues, and whether it leaves room to write.
+
+    A disk is full by its use, or because the log cannot grow. Messages are rejected while either is
+    true. Belongs to the event loop's thread.
+    """
+
+    def __init__(self, layout: StoreLayout, settings: Callable[[], RetentionSettings]) -> None:
+        self._directories = layout.commit_log, layout.consume_queues
+        self._settings = settings
+        self.disk_usage = _disk_usage
+        """Returns the used and usable bytes of the disk that holds a path."""
+        self.used_percents = (UNKNOWN_PERCENT, UNKNOWN_PERCENT)
+        """The use of the disks of commit log and consume queues at the last check."""
+        self.full_reason: str | None = None
+        """Why messages are rejected for lack of space; None while they are not."""
+        self._full: str | None = None
+        self._no_room: str | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether messages are rejected for lack of space."""
+        return self.full_reason is not None
+
+    @property
+    def is_growth_blocked(self) -> bool:
+        """Whether the commit log could not get its next file, and does not have it yet."""
+        return self._no_room is not None
+
+    def note_no_room(self, reason: str) -> None:
+        """Reject messages until the next file of the commit log is made."""
+        self._no_room = reason
+        log.error("the commit log cannot grow", reason=reason)
+        self.full_reason = self._full or reason
+
+    def note_growth(self) -> None:
+        """The next file of the commit log is made."""
+        self._no_room = None
+        log.info("the commit log can grow again")
+        self.full_reason = self._full
+
+    def may_hold(self, size_bytes: int) -> bool:
+        """Return whether a file of that size may fit on the disk of the commit log.
+
+        Raises:
+            OSError: the use of the disk is unknown.
+        """
+        _, usable_bytes = self.disk_usage(self._directories[0])
+        return usable_bytes >= size_bytes
+
+    def check(self) -> DiskVerdict:
+        """Look at the disks; reject messages, or accept them again."""
+        commit_log, consume_queues = self._directories
+        percents = self.used_percents = (
+            self._compute_used_percent(commit_log),
+            self._compute_used_percent(consume_queues),
+        )
+        verdict = judge_disks(percents, self._settings(), was_full=self._full is not None)
+        if verdict.is_full != (self._full is not None):
+            self._note_use(max(percents), is_full=verdict.is_full)
+        return verdict
+
+    def _compute_used_percent(self, path: Path) -> int:
+        # A directory that is made with its first file is on its parent's disk.
+        for existing in (path, *path.parents):
+            if existing.exists():
+                try:
+                    return used_percent(*self.disk_usage(existing))
+                except OSError as error:
+                    log.warning("disk use is unknown", path=str(existing), reason=str(error))
+                    break
+        return UNKNOWN_PERCENT
+
+    def _note_use(self, percent: int, *, is_full: bool) -> None:
+        settings = self._settings()
+        if not is_full:
+            self._full = None
+            log.info("the disk has room again", used_percent=percent)
+            self.full_reason = self._no_room
+            return
+        again = min(settings.clean_forcibly_percent, settings.warning_percent)
+        self._full = (
+            f"the disk is {percent} % full, and messages are refused above "
+            f"{settings.warning_percent} %: free space, or lower fileReservedTime; they are "
+            f"accepted again at {again} %"
+        )
+        log.error("the disk is full", used_percent=percent, refused_above=settings.warning_percent)
+        self.full_reason = self._full
+
+
 class RetentionService:
     """Deletes expired files and watches the disk. Belongs to the event loop's thread."""
 
@@ -229,16 +319,9 @@ class RetentionService:
         self._next_file = next_file
         self.is_started = False
         """Whether it works; before, an age counts by the store's clock, and no disk is full."""
-        self.full_reason: str | None = None
-        """Why messages are rejected for lack of space; None while they are not."""
-        self.disk_usage = _disk_usage
-        """Returns the used and usable bytes of the disk that holds a path."""
+        self.space = DiskSpace(layout, lambda: self._settings)
         self.delete_before: int | None = None
         """On a follower: files that end at or before this offset are deleted, and no others."""
-        self.used_percents = (UNKNOWN_PERCENT, UNKNOWN_PERCENT)
-        """The use of the disks of commit log and consume queues at the last check."""
-        self._full: str | None = None
-        self._no_room: str | None = None
         self._followed_min_offset = commit_log_files.min_offset
         self._last_times: dict[int, FileTime] = {}
         self._to_delete: list[MappedFile] = []
@@ -254,11 +337,6 @@ class RetentionService:
     def _settings(self) -> RetentionSettings:
         return self._settings_now().clamped()
 
-    @property
-    def is_disk_full(self) -> bool:
-        """Whether messages are rejected for lack of space."""
-        return self.full_reason is not None
-
     def counted_ms(self) -> int:
         """Return the time by which the age of messages counts, in milliseconds since 1970."""
         if not self.is_started:
@@ -270,10 +348,8 @@ class RetentionService:
 
     def log_cannot_grow(self, reason: str) -> None:
         """Treat the disk as full until the next file of the commit log is made."""
-        if self._no_room is None and self.is_started:
-            self._no_room = reason
-            log.error("the commit log cannot grow", reason=reason)
-            self.full_reason = self._full or reason
+        if self.is_started and not self.space.is_growth_blocked:
+            self.space.note_no_room(reason)
             self.ask()
 
     def expire_before(self, min_offset: int) -> None:
@@ -285,7 +361,7 @@ class RetentionService:
         """Check the disk, and continue to do so in a task."""
         self.is_started = True
         self.counted_ms()
-        self._look_at_disks()
+        self.space.check()
         self._task = keep_running(self._run, "retention")
 
     async def stop(self) -> None:
@@ -299,7 +375,7 @@ class RetentionService:
     async def _run(self) -> None:
         while True:
             pause_ms = self._settings.interval_ms
-            if self.is_disk_full:
+            if self.space.is_full:
                 pause_ms = min(pause_ms, FULL_DISK_INTERVAL_MS)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_ms / 1000):
@@ -321,69 +397,29 @@ class RetentionService:
         await self._delete_detached()
         if not self._is_start_noted:
             await asyncio.to_thread(self._note_start)
-        verdict = self._look_at_disks()
+        verdict = self.space.check()
         deleted = 0
         is_time = self.asked.is_set() or is_cleaning_hour(
             self._settings.delete_when, self._wall_ms()
         )
         self.asked.clear()
-        is_pressed = verdict.is_pressed or self._no_room is not None
+        is_pressed = verdict.is_pressed or self.space.is_growth_blocked
         if self.delete_before is not None or is_pressed or is_time:
             hard = verdict.is_pressed_hard and self._settings.clean_forcibly
             deleted = await self._delete_commit_log_files(trusted_ms, regardless_of_age=hard)
-        if self._no_room is not None:
+        if self.space.is_growth_blocked:
             await self._grow()
         if self._files.min_offset != self._followed_min_offset:
             await self._follow(self._files.min_offset)
         return deleted
 
-    def _look_at_disks(self) -> DiskVerdict:
-        percents = self.used_percents = (
-            self._compute_used_percent(self._layout.commit_log),
-            self._compute_used_percent(self._layout.consume_queues),
-        )
-        verdict = judge_disks(percents, self._settings, was_full=self._full is not None)
-        if verdict.is_full != (self._full is not None):
-            self._note_use(max(percents), is_full=verdict.is_full)
-        return verdict
-
     async def _grow(self) -> None:
         """Make the next file of the commit log if there may be space for it."""
         with contextlib.suppress(OSError):
             # Others need the rest of the disk: do not fill it just to see that it is too small.
-            _, usable_bytes = self.disk_usage(self._layout.commit_log)
-            if usable_bytes >= self._files.file_size_bytes:
+            if self.space.may_hold(self._files.file_size_bytes):
                 await asyncio.shield(asyncio.wrap_future(self._next_file.make()))
-                self._no_room = None
-                log.info("the commit log can grow again")
-                self.full_reason = self._full
-
-    def _compute_used_percent(self, path: Path) -> int:
-        # A directory that is made with its first file is on its parent's disk.
-        for existing in (path, *path.parents):
-            if existing.exists():
-                try:
-                    return used_percent(*self.disk_usage(existing))
-                except OSError as error:
-                    log.warning("disk use is unknown", path=str(existing), reason=str(error))
-                    break
-        return UNKNOWN_PERCENT
-
-    def _note_use(self, percent: int, *, is_full: bool) -> None:
-        settings = self._settings
-        if not is_full:
-            self._full = None
-            log.info("the disk has room again", used_percent=percent)
-            self.full_reason = self._no_room
-            return
-        again = min(settings.clean_forcibly_percent, settings.warning_percent)
-        self._full = (
-            f"the disk is {percent} % full, and messages are refused above "
-            f"{settings.warning_percent} %: free space, or lower fileReservedTime; they are "
-            f"accepted again at {again} %"
-        )
-        log.error("the disk is full", used_percent=percent, refused_above=settings.warning_percent)
-        self.full_reason = self._full
+                self.space.note_growth()
 
     async def _delete_commit_log_files(self, trusted_ms: int, *, regardless_of_age: bool) -> int:
         candidates = self._files.files[:-1]

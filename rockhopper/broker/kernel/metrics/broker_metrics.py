@@ -217,7 +217,7 @@ def _disks(store: MessageStore, live: LiveStoreSettings) -> Iterator[Family]:
         "holds",
     )
     for holds, percent in zip(
-        ("commit_log", "consume_queues"), store.retention.used_percents, strict=True
+        ("commit_log", "consume_queues"), store.retention.space.used_percents, strict=True
     ):
         if percent >= 0:
             used.add_sample(percent / 100, holds)

@@ -145,11 +145,11 @@ async def test_a_store_that_was_deposed_and_failed_is_not_closed_cleanly(stores:
 
 def test_a_full_disk_is_said_to_producers(store: MessageStore) -> None:
     assert store.is_writable
-    store.retention.full_reason = "the disk is full: free some"
+    store.retention.space.full_reason = "the disk is full: free some"
     assert not store.is_writable
     with pytest.raises(DiskFullError, match="free some"):
         put(store)
-    store.retention.full_reason = None
+    store.retention.space.full_reason = None
     put(store)
 
 

@@ -14,12 +14,14 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.log.commit_log import NextFile
 from rockhopper.broker.store.recovering import log_identity
 from rockhopper.broker.store.retention import (
     UNKNOWN_PERCENT,
+    DiskSpace,
     FileTime,
     RetentionService,
     RetentionSettings,
@@ -159,8 +161,8 @@ class Growth(NextFile):
         return made
 
 
-class Watched(RetentionService):
-    """A service that notes each reason to reject messages, and each time that it ends."""
+class WatchedSpace(DiskSpace):
+    """Notes each reason to reject messages, and each time that it ends."""
 
     told: list[str | None] | None = None
 
@@ -204,7 +206,7 @@ def retain(tmp_path: Path) -> Callable[..., Retained]:
             log.append(f"Topic{'AB'[number % 2]}")
         store = recover(log.root, index_shape=(16, 40))
         disk, growth = Disk(), Growth()
-        service = Watched(
+        service = RetentionService(
             store.layout,
             store.files,
             store.queues,
@@ -215,8 +217,9 @@ def retain(tmp_path: Path) -> Callable[..., Retained]:
             wall_ms=lambda: retained.wall_ms + retained.stepped_ms,
         )
         service.is_started = True
-        service.told = disk.told
-        service.disk_usage = disk.usage
+        service.space = space = WatchedSpace(store.layout, lambda: retained.settings.clamped())
+        space.told = disk.told
+        space.disk_usage = disk.usage
         service.trusted_ms = TrustedTime(
             store.layout.own,
             lambda: retained.wall_ms + retained.stepped_ms,
@@ -259,7 +262,7 @@ async def test_what_is_changed_meanwhile_counts_from_the_next_round(
     retained.settings = AT_ONCE._replace(used_percent_max=10)
     retained.disk.used["commitlog"] = 11
     assert await retained.service.run_once() == 1
-    assert retained.service.used_percents[0] == 11
+    assert retained.service.space.used_percents[0] == 11
 
 
 async def test_a_file_without_messages_goes_by_its_own_time(
@@ -394,13 +397,13 @@ async def test_a_full_disk_is_told_once_and_again_when_there_is_room(
         retained.disk.used["commitlog"] = percent
         await retained.service.run_once()
         if percent in (91, 95, 86) and retained.disk.told and retained.disk.told[-1] is not None:
-            assert retained.service.is_disk_full
+            assert retained.service.space.is_full
     assert len(retained.disk.told) == 2
     reason, room = retained.disk.told
     assert reason is not None
     assert "91 % full" in reason
     assert room is None
-    assert not retained.service.is_disk_full
+    assert not retained.service.space.is_full
 
 
 async def test_where_a_full_disk_begins_low_it_ends_there(retain: Callable[..., Retained]) -> None:
@@ -428,12 +431,12 @@ async def test_a_log_that_cannot_grow_is_a_full_disk_until_its_next_file_is_made
         # Nothing is tried on a disk that has less than a file to give.
         await service.run_once()
         assert growth.tries == 0
-        service.disk_usage = lambda path: (6 * 4096, 4 * 4096)
+        service.space.disk_usage = lambda path: (6 * 4096, 4 * 4096)
         await service.run_once()
-        assert (growth.tries, service.is_disk_full, len(told)) == (1, True, 1)
+        assert (growth.tries, service.space.is_full, len(told)) == (1, True, 1)
         growth.failure = None
         await service.run_once()
-        assert not service.is_disk_full
+        assert not service.space.is_full
         await service.run_once()
     assert (growth.tries, told) == (2, ["no room for a file", None])
     assert [line["event"] for line in logs if "grow" in line["event"]] == [
@@ -454,12 +457,12 @@ async def test_a_disk_that_lacks_room_for_a_file_is_full_by_its_use_as_well(
     retained.disk.used["commitlog"] = 10
     await service.run_once()
     assert [reason and reason[:9] for reason in told] == ["no room f", "the disk ", "no room f"]
-    service.disk_usage = lambda path: (91 * 4096, 9 * 4096)
+    service.space.disk_usage = lambda path: (91 * 4096, 9 * 4096)
     growth.failure = None
     await service.run_once()
     assert told[-1] is not None
     assert "91 % full" in told[-1]
-    assert service.is_disk_full
+    assert service.space.is_full
 
 
 async def test_a_log_that_cannot_grow_lets_expired_files_go_at_any_hour_and_no_others(
@@ -491,7 +494,7 @@ async def test_a_directory_that_is_not_there_yet_is_on_its_parents_disk(
     shutil.rmtree(retained.log.root / "consumequeue")
     retained.disk.used["store"] = 91
     await retained.service.run_once()
-    assert retained.service.is_disk_full
+    assert retained.service.space.is_full
 
 
 async def test_queues_and_index_follow_the_commit_log(retain: Callable[..., Retained]) -> None:
@@ -562,7 +565,7 @@ async def test_the_task_looks_at_once_and_ends_when_told(retain: Callable[..., R
     retained = retain(AT_ONCE._replace(interval_ms=1))
     retained.disk.used["commitlog"] = 91
     await retained.service.start()
-    assert retained.service.is_disk_full
+    assert retained.service.space.is_full
     retained.disk.used["commitlog"] = 10
     retained.disk.asked.clear()
     await retained.disk.asked.wait()
@@ -581,3 +584,18 @@ async def test_it_ends_when_told_at_the_moment_it_is_asked(retain: Callable[...,
         stopping = asyncio.create_task(retained.service.stop())
         await asyncio.wait([stopping], timeout=HANG_S)
         assert stopping.done(), turns
+
+
+def test_the_space_of_a_disk_is_judged_without_files(tmp_path: Path) -> None:
+    space = DiskSpace(StoreLayout(tmp_path), RetentionSettings)
+    space.disk_usage = lambda path: (91, 9)
+    assert space.check().is_full
+    assert space.is_full
+    assert space.used_percents == (91, 91)
+    assert (space.may_hold(9), space.may_hold(10)) == (True, False)
+    space.note_no_room("no room for a file")
+    space.disk_usage = lambda path: (10, 90)
+    assert not space.check().is_full
+    assert (space.is_growth_blocked, space.full_reason) == (True, "no room for a file")
+    space.note_growth()
+    assert (space.is_growth_blocked, space.is_full) == (False, False)

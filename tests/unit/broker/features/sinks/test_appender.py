@@ -176,11 +176,11 @@ def test_a_full_disk_says_how_far_it_has_come_with_runs(
     part = appends.part(run("ab"), run("c"), run("de"))
     steps = appends.appender.append(BATCH, [part], 0)
     assert next(steps) == 2
-    appends.store.retention.full_reason = "the disk is full"
+    appends.store.retention.space.full_reason = "the disk is full"
     assert next(steps) == 2
     with pytest.raises(DiskFullError, match="full"):
         next(steps)
-    appends.store.retention.full_reason = None
+    appends.store.retention.space.full_reason = None
     assert appends.append(part, start=2) == [2, 5, 5]
     appends.store.visibility.release()
     assert bodies(appends.store) == [b"a", b"b", b"c", b"d", b"e"]
@@ -282,11 +282,11 @@ def test_a_full_disk_says_how_far_it_has_come(
     part = appends.part(*(message(text) for text in "abcde"))
     steps = appends.appender.append(BATCH, [part], 0)
     assert next(steps) == 2
-    appends.store.retention.full_reason = "the disk is full"
+    appends.store.retention.space.full_reason = "the disk is full"
     assert next(steps) == 2
     with pytest.raises(DiskFullError, match="full"):
         next(steps)
-    appends.store.retention.full_reason = None
+    appends.store.retention.space.full_reason = None
     assert appends.append(part, start=2) == [2, 4, 5]
     appends.store.visibility.release()
     assert bodies(appends.store) == [b"a", b"b", b"c", b"d", b"e"]

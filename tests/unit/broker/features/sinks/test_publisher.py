@@ -367,11 +367,11 @@ async def test_a_batch_whose_part_was_damaged_before_any_of_it_was_stored_is_run
 async def test_a_full_disk_refuses_a_batch_before_anything_is_noted(tmp_path: Path) -> None:
     async with Sinks(tmp_path / "store") as sinks:
         sinks.stage(0)
-        sinks.store.retention.full_reason = "the disk is full"
+        sinks.store.retention.space.full_reason = "the disk is full"
         with pytest.raises(DiskFullError, match="full"):
             await sinks.publish(0)
         assert not (tmp_path / "store" / "rockhopper" / "sinks" / "intent.json").exists()
-        sinks.store.retention.full_reason = None
+        sinks.store.retention.space.full_reason = None
         assert await sinks.publish(0) == (len(WHOLE), False)
         assert bodies(sinks.store) == WHOLE
 

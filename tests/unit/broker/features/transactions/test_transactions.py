@@ -177,7 +177,7 @@ def test_a_full_disk_leaves_what_is_held_and_what_is_open(held: TransactionRig) 
     transactions, store = transactions_of(held.broker), held.broker.store
     (message,) = held.messages(HOLD_TOPIC)
     call(held, transactions.resume, message)
-    store.retention.full_reason = FULL
+    store.retention.space.full_reason = FULL
     held.pass_time(6 + 30)
     (half,) = transactions.halves
     other = held.messages(HALF_TOPIC)[0]
@@ -186,7 +186,7 @@ def test_a_full_disk_leaves_what_is_held_and_what_is_open(held: TransactionRig) 
     assert list(transactions.halves) == [half]
     assert transactions.check_back.held_count == 1
     assert transactions.resume(other) == store.log.written_offset
-    store.retention.full_reason = None
+    store.retention.space.full_reason = None
     held.pass_time(60)
     assert transactions.check_back.held_count == 2
 

@@ -98,9 +98,9 @@ async def test_runtime_info_shows_how_far_the_delay_levels_are(broker: ServedBro
 
 
 async def test_broker_that_takes_no_messages_is_not_active(broker: ServedBroker) -> None:
-    broker.store.retention.full_reason = "the disk is full"
+    broker.store.retention.space.full_reason = "the disk is full"
     assert (await runtime(broker))["brokerActive"] == "false"
-    broker.store.retention.full_reason = None
+    broker.store.retention.space.full_reason = None
 
 
 def test_sizes_are_readable() -> None:

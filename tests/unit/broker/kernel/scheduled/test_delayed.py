@@ -273,7 +273,7 @@ def test_message_that_can_never_be_delivered_is_dropped_with_one_line(
 def test_store_that_takes_nothing_is_tried_again_and_reported_once(rig: Rig) -> None:
     rig.start()
     rig.delay(TEN_SECONDS)
-    rig.broker.store.retention.full_reason = "the disk is full"
+    rig.broker.store.retention.space.full_reason = "the disk is full"
     with capture_logs() as logs:
         rig.wait(10)
         rig.wait(RETRY_S)
@@ -281,7 +281,7 @@ def test_store_that_takes_nothing_is_tried_again_and_reported_once(rig: Rig) -> 
     assert [entry["event"] for entry in logs] == [
         "delayed messages wait because the store refuses writes"
     ]
-    rig.broker.store.retention.full_reason = None
+    rig.broker.store.retention.space.full_reason = None
     rig.wait(RETRY_S)
     assert rig.bodies() == [b"hello"]
 
