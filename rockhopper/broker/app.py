@@ -69,7 +69,8 @@ from rockhopper.broker.replication.roles.joining import (
 )
 from rockhopper.broker.replication.roles.passing_on import PassingOn
 from rockhopper.broker.replication.roles.processors import ReplicaProcessors, following_server
-from rockhopper.broker.replication.roles.set_member import OpenAs, SetMember, SwitchError
+from rockhopper.broker.replication.roles.set_member import SetMember, SwitchError
+from rockhopper.broker.replication.roles.store_period import OpenAs
 from rockhopper.broker.server.listening.outgoing import Outgoing
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher

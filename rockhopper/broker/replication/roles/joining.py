@@ -7,7 +7,9 @@ from rockhopper.broker.kernel.parts import BrokerCore
 from rockhopper.broker.replication.election.leaving import serve_alone
 from rockhopper.broker.replication.engines.engine import EngineError
 from rockhopper.broker.replication.engines.engines import engine_for
-from rockhopper.broker.replication.roles.set_member import ClientPorts, OpenAs, SetMember
+from rockhopper.broker.replication.roles.client_ports import ClientPorts
+from rockhopper.broker.replication.roles.set_member import SetMember
+from rockhopper.broker.replication.roles.store_period import OpenAs
 from rockhopper.broker.replication.shipping.links import SetFacts
 from rockhopper.broker.replication.shipping.membership import Membership
 from rockhopper.broker.replication.shipping.replica import now_ms

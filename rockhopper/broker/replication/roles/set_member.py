@@ -17,8 +17,7 @@ RoleChanges performs one change of role at a time. Belongs to the event loop.
 import asyncio
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator
 
 import structlog
 
@@ -40,15 +39,13 @@ from rockhopper.broker.replication.roles.alarms import (
     STOPPED,
     UNWRITABLE,
 )
+from rockhopper.broker.replication.roles.client_ports import ClientPorts, HandedOffConnections
 from rockhopper.broker.replication.roles.replica_store import ReplicaStore
 from rockhopper.broker.replication.roles.role_changes import RoleChanges
 from rockhopper.broker.replication.roles.set_watch import SetWatch
+from rockhopper.broker.replication.roles.store_period import OpenAs, StorePeriod
 from rockhopper.broker.replication.shipping.membership import Membership
 from rockhopper.broker.replication.shipping.replica import RunningReplica, now_ms
-from rockhopper.broker.replication.state.state_applier import StateApplier
-from rockhopper.broker.replication.state.state_log import STATE_QUEUE_ID
-from rockhopper.broker.replication.state.state_writer import StateWriter
-from rockhopper.broker.server.remoting.handover import MasterFinder
 from rockhopper.broker.settings.replica_config import HaMode
 from rockhopper.broker.settings.store_config import FlushDiskType
 from rockhopper.broker.settings.store_layout import StoreLayout
@@ -60,7 +57,6 @@ from rockhopper.broker.store.files.errors import (
 from rockhopper.broker.store.files.lock_file import was_left_in_use
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.store.safe_point import StoreListener
-from rockhopper.protocol.names import STATE_TOPIC
 
 log = structlog.get_logger("broker.ha")
 
@@ -70,53 +66,8 @@ ASK_AGAIN_S = 0.25
 BEHIND_BYTES_MAX = 1 << 20
 
 
-class OpenAs(NamedTuple):
-    """The arguments with which a store is opened, besides its settings."""
-
-    store_host: bytes
-    mapped_files_max: int
-
-
-class HandedOffConnections(Protocol):
-    """Client connections that are being handed over to another master."""
-
-    def leave(self) -> None:
-        """Detach their connections from the server, which closes."""
-
-
 class SwitchError(Exception):
     """The mastership was not handed over; the message gives the reason and the present state."""
-
-
-class ClientPorts(Protocol):
-    """The ports that the surrounding broker opens for clients."""
-
-    def load_names(self) -> None:
-        """Create this process's name server, from the tables that were just read."""
-
-    async def open_names(self, undo: contextlib.AsyncExitStack) -> None:
-        """Answer routes and register with name servers, until *undo*."""
-
-    async def refuse(self, undo: contextlib.AsyncExitStack) -> None:
-        """Refuse clients on the broker's port, because it is not the master, until *undo*."""
-
-    async def build_parts(self) -> None:
-        """Stop refusing clients, and build the parts."""
-
-    async def serve(self, undo: contextlib.AsyncExitStack, begin: Callable[[], None]) -> None:
-        """Open the parts, call *begin*, then start the parts and admit clients, until *undo*."""
-
-    def hold_clients(self) -> HandedOffConnections:
-        """Hold all client requests until they are handed over."""
-
-    async def pass_on(self, handed_off: Any, finder: MasterFinder) -> None:
-        """Forward held requests to the master once it serves, and new ones to the leader."""
-
-    def advertisement_changed(self) -> None:
-        """Notify name servers of the change."""
-
-    def cannot_go_on(self) -> None:
-        """Stop the process, so that a supervisor restarts it."""
 
 
 class SetMember(StoreListener):
@@ -144,14 +95,11 @@ class SetMember(StoreListener):
         self._is_sync_mode = self._config.mode is HaMode.SYNC
         self._replica_store = ReplicaStore(parts.config.store, self)
         self._replica: RunningReplica | None = None
-        self._period = contextlib.AsyncExitStack()
-        self._applier: StateApplier | None = None
-        self._writer: StateWriter | None = None
-        self._is_serving = False
         self._has_followed = False
         self._replicated_offset = 0
         self._confirmed = asyncio.Event()
         self._roles = RoleChanges(self)
+        self._period = self._make_period()
         self._looking: asyncio.TimerHandle | None = None
         self._is_telling = False
         self._handed_off: HandedOffConnections | None = None
@@ -165,7 +113,7 @@ class SetMember(StoreListener):
         engine has confirmed since then that this replica leads, and no running replica has reported
         to the engine that it lost this master.
         """
-        replica, writer = self._replica, self._writer
+        replica, writer = self._replica, self._period.writer
         if replica is None or writer is None or not replica.leads_alone:
             return False
         overdue_since_ms = writer.overdue_since_ms()
@@ -198,7 +146,7 @@ class SetMember(StoreListener):
     @property
     def is_serving(self) -> bool:
         """Whether this replica serves clients as a master."""
-        return self._roles.leads_in > 0 and self._is_serving
+        return self._roles.leads_in > 0 and self._period.is_serving
 
     async def open(self, membership: Membership) -> None:
         """Open the store as a follower's, and join the set.
@@ -234,7 +182,7 @@ class SetMember(StoreListener):
             self._looking.cancel()
         self._confirmed.set()
         await self._roles.close()
-        if self._replica is not None and self._writer is not None:
+        if self._replica is not None and self._period.writer is not None:
             # No follower would receive changes from now on.
             self._client_ports.hold_clients()
             self.parts.parts.stop()
@@ -244,7 +192,7 @@ class SetMember(StoreListener):
         self.gate.close()
         is_store_closed = False
         try:
-            await self._close_period()
+            await self._period.close()
             is_store_closed = True
         finally:
             if self._replica is not None:
@@ -257,8 +205,8 @@ class SetMember(StoreListener):
                 await self._all_is_confirmed()
 
     async def _all_is_confirmed(self) -> None:
-        if self._writer is not None:
-            await self._writer.stop()
+        if self._period.writer is not None:
+            await self._period.writer.stop()
         await self.parts.store.safe_point.wait(self.parts.store.log.written_offset)
 
     def advertisement(self) -> Advertisement:
@@ -436,15 +384,10 @@ class SetMember(StoreListener):
         if self._replica_store.is_following:
             # A replica that is elected afterwards was in sync, or an operator chose it.
             self._has_followed = True
-            self._follow()
+            self._period.follow_to(self._replicated_offset)
         elif self._roles.leads_in and self._is_sync_mode:
             self.parts.store.safe_point.confirm(offset)
             self.gate.look()
-
-    def _follow(self) -> None:
-        self.parts.store.follow_to(self._replicated_offset)
-        if self._applier is not None:
-            self._applier.apply_to(self._replicated_offset)
 
     def require_operator(self, why: str) -> None:
         """See ReplicaOwner."""
@@ -493,19 +436,14 @@ class SetMember(StoreListener):
 
     async def promote(self, epoch: int) -> None:
         """See RolePlayer."""
-        store, applier = self.parts.store, self._applier
-        assert applier is not None
+        store = self.parts.store
         end = store.log.written_offset
         while self._is_sync_mode and self._replicated_offset < end and self._roles.is_wanted(epoch):
             self._confirmed.clear()
             await self._confirmed.wait()
         if not self._roles.is_wanted(epoch):
             return
-        store.follow_to(end)
-        while store.catch_up():  # noqa: ASYNC110 - it works; it does not wait
-            await asyncio.sleep(0)
-        self._applier = None
-        await applier.finish()
+        await self._period.finish_following(end)
         if not self._roles.is_elected(epoch):
             return
         self._replica_store.is_following = False
@@ -514,23 +452,9 @@ class SetMember(StoreListener):
         self._roles.enter(epoch)
         self.gate.hold_responses()
         self._look_once()
-        await self._client_ports.build_parts()
-        if store.reading.queue_range(STATE_TOPIC, STATE_QUEUE_ID)[1]:
-            self.parts.kernel.locks.lead(self.parts.tables.locks.held)
-        await self._client_ports.serve(self._period, self._begin_telling)
-        self._is_serving = True
+        await self._period.serve(self.replica)
         self._client_ports.advertisement_changed()
         log.info("serving as the master", id=self._config.replica_id, epoch=epoch, log_end=end)
-
-    def _begin_telling(self) -> None:
-        self._writer = StateWriter(
-            self.parts.store,
-            self.parts.tables,
-            self.replica,
-            interval_ms=self._config.state_interval_ms,
-            now_ms=now_ms,
-        )
-        self._writer.start()
 
     def _known_safe(self) -> int:
         return self._replicated_offset if self._is_sync_mode else sys.maxsize
@@ -544,7 +468,7 @@ class SetMember(StoreListener):
             await self._client_ports.pass_on(handed_off, self)
         else:
             self._client_ports.hold_clients()
-        await self._close_period()
+        await self._period.close()
         await self._open_period(None)
 
     def give_up(self) -> None:
@@ -562,48 +486,16 @@ class SetMember(StoreListener):
 
     # The store.
 
+    def _make_period(self) -> StorePeriod:
+        return StorePeriod(self.parts, self._client_ports, self._replica_store, self._roles)
+
     async def _open_period(self, cut_at: int | None) -> None:
-        parts, undo = self.parts, contextlib.AsyncExitStack()
-        self._period = undo
-        parts.load_tables()
-        self._client_ports.load_names()
-        # In a thread, because forwarding clients to another master continues meanwhile.
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, parts.open_store, *self._open_as, cut_at)
-        undo.push_async_callback(self._close_store)
-        await parts.store.start()
-        undo.push_async_callback(parts.tables.close)
-        applier = StateApplier(parts.store, parts.tables)
-        applier.open()
-        # After everything that may fail, so a failed start saves nothing.
-        self._applier = applier
-        parts.tables.start()
-        await self._client_ports.open_names(undo)
-        await self._client_ports.refuse(undo)
-        parts.store.listeners.add(self)
+        self._period = self._make_period()
+        await self._period.open(self._open_as, cut_at)
+        self.parts.store.listeners.add(self)
         self._roles.follow()
-        self._replica_store.opened(parts.store)
-        self._follow()
+        self._period.follow_to(self._replicated_offset)
         self.store_flushed()
-
-    async def _close_store(self) -> None:
-        """Close the store.
-
-        If the stop precedes the demotion, unconfirmed messages stay unconfirmed.
-        """
-        await self.parts.store.close(opens_again=not self._roles.is_closing)
-
-    async def _close_period(self) -> None:
-        self._is_serving = False
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.drop()
-        applier, self._applier = self._applier, None
-        if applier is not None:
-            await applier.close()
-        self._replica_store.closing()
-        period, self._period = self._period, contextlib.AsyncExitStack()
-        await period.aclose()
 
     async def reopen(self, *, cut_at: int | None = None, begin_at: int | None = None) -> None:
         """See StoreOwner."""
@@ -618,7 +510,7 @@ class SetMember(StoreListener):
         self._replica_store.is_following = False
         self._roles.leave()
         self.parts.store.depose(DeposedError("this replica's log is being cut"))
-        await self._close_period()
+        await self._period.close()
         if cut_at is not None:
             self._watch.cut(self._replica_store.end_offset - cut_at)
             self._replicated_offset = min(self._replicated_offset, cut_at)

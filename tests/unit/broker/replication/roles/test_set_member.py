@@ -17,7 +17,8 @@ from rockhopper.broker.replication.election.replica_disk import ReplicaDisk
 from rockhopper.broker.replication.election.replica_set import SwapOutcome
 from rockhopper.broker.replication.engines.engine import EngineError, MemoryEngine
 from rockhopper.broker.replication.roles import set_member
-from rockhopper.broker.replication.roles.set_member import OpenAs, SetMember, SwitchError
+from rockhopper.broker.replication.roles.set_member import SetMember, SwitchError
+from rockhopper.broker.replication.roles.store_period import OpenAs, StorePeriod
 from rockhopper.broker.replication.shipping import engine_health, set_presence
 from rockhopper.broker.replication.shipping.replica import now_ms
 from rockhopper.broker.replication.state.state_log import STATE_QUEUE_ID
@@ -142,16 +143,16 @@ async def test_a_replica_whose_store_is_not_closed_is_not_withdrawn(
     master = await three.master(in_sync=3)
     follower = next(each for each in three.brokers if each != master)
 
-    member = three.member(follower)
-    close_period = member._close_period
+    close_period = StorePeriod.close
 
-    async def closing() -> None:
-        await close_period()
+    async def closing(period: StorePeriod) -> None:
+        await close_period(period)
         raise OSError("a table could not be saved")
 
-    monkeypatch.setattr(member, "_close_period", closing)
-    with pytest.raises(OSError, match="could not be saved"):
-        await three.stop(follower)
+    with monkeypatch.context() as patch:
+        patch.setattr(StorePeriod, "close", closing)
+        with pytest.raises(OSError, match="could not be saved"):
+            await three.stop(follower)
     assert follower in three.memory.members
 
 
