@@ -31,18 +31,12 @@ from rockhopper.broker.replication.election.timing import Timing
 from rockhopper.broker.replication.engines.engine import Engine
 from rockhopper.broker.replication.roles import set_status
 from rockhopper.broker.replication.roles.alarms import (
-    CLOCKS,
-    DISK,
-    DIVERGED,
-    GONE,
-    SECOND,
-    STOPPED,
     UNWRITABLE,
 )
 from rockhopper.broker.replication.roles.client_ports import ClientPorts, HandedOffConnections
 from rockhopper.broker.replication.roles.replica_store import ReplicaStore
 from rockhopper.broker.replication.roles.role_changes import RoleChanges
-from rockhopper.broker.replication.roles.set_watch import SetWatch
+from rockhopper.broker.replication.roles.set_watch import SetWatch, floor_in_force
 from rockhopper.broker.replication.roles.store_period import OpenAs, StorePeriod
 from rockhopper.broker.replication.shipping.membership import Membership
 from rockhopper.broker.replication.shipping.replica import RunningReplica, now_ms
@@ -81,17 +75,13 @@ class SetMember(StoreListener):
         open_as: OpenAs,
     ) -> None:
         self.parts = parts
-        self._fence = ""
-        """Why this replica takes no part until an operator intervenes; blank if it does."""
-        self._floor_told = 0
-        self._stopped = ""
-        """Why a part of replication has stopped; blank if none has."""
-        self._watch = SetWatch(now_ms, parts.config.replication.replicas)
+        self._watch = SetWatch(
+            now_ms, parts.config.replication.replicas, parts.config.replication.floor
+        )
         self._client_ports = client_ports
         self._engine = engine
         self._open_as = open_as
         self._config = parts.config.replication
-        self._layout = StoreLayout.from_config(parts.config.store)
         self._is_sync_mode = self._config.mode is HaMode.SYNC
         self._replica_store = ReplicaStore(parts.config.store, self)
         self._replica: RunningReplica | None = None
@@ -158,9 +148,10 @@ class SetMember(StoreListener):
         """
         config = self.parts.config
         is_lossy = config.store.flush_disk_type is FlushDiskType.ASYNC
-        may_have_lost = is_lossy and was_left_in_use(self._layout.abort)
+        layout = StoreLayout.from_config(config.store)
+        may_have_lost = is_lossy and was_left_in_use(layout.abort)
         await self._open_period(None)
-        replica_disk = ReplicaDisk(self._layout.own / "ha")
+        replica_disk = ReplicaDisk(layout.own / "ha")
         store = self.parts.store
         replica_disk.count_start(boot_id(), store.log.written_offset, may_have_lost=may_have_lost)
         self._replica = RunningReplica(
@@ -226,7 +217,7 @@ class SetMember(StoreListener):
 
     def why_not_ready(self) -> str | None:
         """Return why a load balancer should skip this replica; None if it leads or is in sync."""
-        if why := self._why_out:
+        if why := self._watch.why_out(self._replica):
             return why
         if self._roles.leads_in:
             refusal = self.parts.store.refusal
@@ -267,9 +258,7 @@ class SetMember(StoreListener):
         replica = self._replica
         if replica is None or not replica.has_started:
             return iter(())
-        return self._watch.families(
-            replica.machine, replica.engine_health, self._replicated_offset, replica.clock.ahead_ms
-        )
+        return self._watch.families(replica, self._replicated_offset)
 
     def ha_runtime_info(self) -> JsonObject:
         """Return RocketMQ's HARuntimeInfo."""
@@ -349,7 +338,7 @@ class SetMember(StoreListener):
             self.replica.reseed()
         except ValueError as error:
             raise SwitchError(str(error)) from None
-        self._fence = ""
+        self._watch.operator_decided()
 
     def forget(self, replica_id: int) -> str:
         """Return the confirmation for an operator who removes a replica. Raises SwitchError."""
@@ -391,46 +380,11 @@ class SetMember(StoreListener):
 
     def require_operator(self, why: str) -> None:
         """See ReplicaOwner."""
-        self._fence = why
-
-    @property
-    def _diverged(self) -> str:
-        machine = self.replica.machine if self.has_started else None
-        if machine is None or not machine.replica_state.has_left or machine.view is None:
-            return self._fence
-        if machine.view.state is None:
-            return ""
-        return (
-            "this replica's store was served on its own (--leave-set) since it was in the set, "
-            "and the set lacks the messages that it took. Nothing was cut. Either seed it from "
-            "the set (rockhopper ha reseed), or, to keep its log, let it lead (rockhopper ha "
-            "elect --unclean) and seed the others"
-        )
-
-    @property
-    def _why_out(self) -> str:
-        second = self._replica.second_because if self._replica else ""
-        gone = self._watch.alarms.shown.get(GONE, "")
-        return self._diverged or self._stopped or second or gone
+        self._watch.require_operator(why)
 
     def replication_stopped(self, why: str) -> None:
         """See ReplicaOwner."""
-        self._stopped = why
-
-    def _own_alarms(self) -> dict[str, str]:
-        problem = self.replica.disk_problem
-        disk = (
-            f"this replica cannot save its state ({problem}): it retries, and resumes by itself "
-            "when the disk has room and works"
-        )
-        found = {
-            DIVERGED: self._diverged,
-            SECOND: self.replica.second_because,
-            STOPPED: self._stopped,
-            DISK: disk if problem else "",
-            CLOCKS: self.replica.clock.problem,
-        }
-        return {reason: text for reason, text in found.items() if text}
+        self._watch.replication_stopped(why)
 
     # Role changes.
 
@@ -538,31 +492,19 @@ class SetMember(StoreListener):
         if self._roles.leads_in and not self._is_sync_mode:
             self.parts.store.safe_point.moved()
 
-    @property
-    def _floor_in_force(self) -> int:
-        machine = self.replica.machine
-        state = machine.term.state if machine.term else machine.view and machine.view.state
-        return state.min_in_sync if state else 0
-
-    def _look_at_floor(self) -> None:
-        floor = self._floor_in_force
-        if floor and floor != self._floor_told:
-            self._floor_told = floor
-            log.info("effective minInSyncReplicas", floor=floor, setting=self._config.floor)
-
     def _look(self) -> None:
         self._looking = asyncio.get_running_loop().call_later(LOOK_INTERVAL_S, self._look)
         self._look_once()
-        self._look_at_floor()
         self.gate.look()
-        self._watch.look(self.replica.machine, self._own_alarms(), self.replica.engine_health)
+        self._watch.look(self.replica)
 
     def _look_once(self) -> None:
         if not self._roles.leads_in:
             return
         self.parts.store.refusal = None
         if not self.replica.takes_sends:
+            floor = floor_in_force(self.replica.machine)
             self.parts.store.refusal = NotReplicatedError(
                 "in-sync replicas not enough: nothing is stored until "
-                f"minInSyncReplicas={self._floor_in_force} of this set's replicas are in sync"
+                f"minInSyncReplicas={floor} of this set's replicas are in sync"
             )
