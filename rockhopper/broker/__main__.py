@@ -32,7 +32,11 @@ from rockhopper.broker.server.loop.heap import keep_freed_memory
 from rockhopper.broker.server.loop.service_manager import ServiceManager
 from rockhopper.broker.server.loop.systems import refusal, shortcomings
 from rockhopper.broker.server.remoting.limits import raise_open_files_limit
-from rockhopper.broker.server.remoting.startup import StartError, expired_certificates, foreseen
+from rockhopper.broker.server.remoting.startup import (
+    StartError,
+    find_expired_certificates,
+    foreseen,
+)
 from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import (
     LoadedConfig,
@@ -248,7 +252,7 @@ def _load(path: Path | None, flags: dict[str, str], *, strict: bool) -> LoadedCo
         sys.exit(2)
     except OSError as error:
         _fail(f"{path} cannot be read ({error.strerror}): check the path after -c", 2)
-    loaded.warnings.extend(expired_certificates(loaded.config, time.time()))
+    loaded.warnings.extend(find_expired_certificates(loaded.config, time.time()))
     return loaded
 
 

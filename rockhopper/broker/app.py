@@ -78,7 +78,7 @@ from rockhopper.broker.server.remoting.gate import close_connections_of
 from rockhopper.broker.server.remoting.handover import Handover, MasterFinder
 from rockhopper.broker.server.remoting.health import HealthServer
 from rockhopper.broker.server.remoting.http import Page
-from rockhopper.broker.server.remoting.limits import connection_shares, mapped_files_share
+from rockhopper.broker.server.remoting.limits import compute_mapped_files_max, connection_shares
 from rockhopper.broker.server.remoting.ports import Ports
 from rockhopper.broker.server.remoting.server import Server
 from rockhopper.broker.server.remoting.startup import (
@@ -86,7 +86,7 @@ from rockhopper.broker.server.remoting.startup import (
     check_grpc_extra,
     store_errors_explained,
 )
-from rockhopper.broker.settings.advertise import Advertiser, fixed_host
+from rockhopper.broker.settings.advertise import Advertiser, choose_fixed_host
 from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import apply_live, build_config, check_keys
 from rockhopper.broker.settings.live_settings import FlushDiskType
@@ -300,7 +300,7 @@ class Broker(BrokerCore, StoreListener):
         if self._settings_at_start is not None:
             self._use_temporary_directory()
         config = self.config
-        host = fixed_host(config.bind_address, config.broker_ip1)
+        host = choose_fixed_host(config.bind_address, config.broker_ip1)
         self._undo.callback(self._ports.close_gate)
         self._ports.open_gate(config.tls, StoreLayout.from_config(config.store), [host])
         store_host = self._store_host = host_bytes(host, self._ports.number("listenPort"))
@@ -319,7 +319,7 @@ class Broker(BrokerCore, StoreListener):
             self.load_tables()
             if config.role is Role.ALL:
                 self.name_service = self._make_name_service(name_share)
-            self.open_store(store_host, mapped_files_max=mapped_files_share())
+            self.open_store(store_host, mapped_files_max=compute_mapped_files_max())
         self._build(store_host)
         if config.replication.serves_slaves:
             self.master = ClassicMaster(self.store, config)
@@ -363,7 +363,7 @@ class Broker(BrokerCore, StoreListener):
             StartError: the broker cannot follow, or must not.
         """
         following = self.config.following
-        follower = None if self.takeover.has_begun else SlaveFollower.wanted(self)
+        follower = None if self.takeover.has_begun else SlaveFollower.make_if_wanted(self)
         if follower is None:
             return False
         self._undo.push_async_callback(self._stop_following)
@@ -371,7 +371,7 @@ class Broker(BrokerCore, StoreListener):
             with store_errors_explained(self.config.store.root):
                 if following.follow_master or not following.force_takeover:
                     self.follower = follower
-                    await follower.open(store_host, mapped_files_share())
+                    await follower.open(store_host, compute_mapped_files_max())
                 if not following.follow_master:
                     await follower.take_over(force=following.force_takeover)
         except FollowError as error:
@@ -402,7 +402,7 @@ class Broker(BrokerCore, StoreListener):
         config, port = self.config, self._ports.number("listenPort")
         self._advertiser = Advertiser(config.advertise, broker_ip1=config.broker_ip1, port=port)
         address = self._advertiser.address_for("0.0.0.0", host)
-        open_as = OpenAs(self._store_host, mapped_files_share())
+        open_as = OpenAs(self._store_host, compute_mapped_files_max())
         try:
             self.member = member_of(self, self, open_as)
             membership = membership_of(config, port, address, host, self._ports.gate)
@@ -758,7 +758,7 @@ class Broker(BrokerCore, StoreListener):
         if self._registration is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ANNOUNCE_TIMEOUT_S):
-                    await self._registration.announced()
+                    await self._registration.wait_until_announced()
 
     def change_config(self, config: BrokerConfig) -> None:
         """Apply the settings of *config* that may change at runtime."""

@@ -8,6 +8,6 @@ CALENDAR_MS_MIN = -2_208_816_000_000
 CALENDAR_MS_MAX = 253_402_128_000_000
 
 
-def in_calendar(time_ms: int) -> int:
+def clamp_to_calendar(time_ms: int) -> int:
     """Return *time_ms*, limited to the supported range."""
     return min(max(time_ms, CALENDAR_MS_MIN), CALENDAR_MS_MAX)

@@ -36,7 +36,7 @@ def _reason() -> str:
     return "install rockhopper again to compile them"
 
 
-def compiled(name: str) -> Any:
+def import_compiled(name: str) -> Any:
     """Return the extension module with this full name, or None."""
     short = name.rpartition(".")[2].lstrip("_")
     if os.environ.get(SWITCH) != "1":

@@ -290,7 +290,7 @@ class CachedText(str):
     __slots__ = ()
 
 
-def written(value: object, depth: int) -> CachedText:
+def format_value(value: object, depth: int) -> CachedText:
     """Return the text of *value* in a pretty document, *depth* levels deep.
 
     Raises like ``dumps``.

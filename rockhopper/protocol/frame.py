@@ -19,7 +19,7 @@ import struct
 from collections.abc import Callable
 from typing import TypeAlias
 
-from rockhopper.protocol.compiled import compiled
+from rockhopper.protocol.compiled import import_compiled
 from rockhopper.protocol.errors import MalformedFrameError, ProtocolError
 
 # Serialisation, header, body.
@@ -163,7 +163,7 @@ def split_in_python(
     return frames, start
 
 
-_framing = compiled("rockhopper.protocol._framing")
+_framing = import_compiled("rockhopper.protocol._framing")
 split_frames: Callable[[bytes, int, int], tuple[list[Frame], int]] = (
     split_in_python if _framing is None else _framing.split_frames
 )

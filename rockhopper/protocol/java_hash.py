@@ -40,18 +40,18 @@ def index_key_hash(topic: str, key: str) -> int:
         seed = _seeds[topic]
     except KeyError:
         seed = index_key_seed(topic)
-    return seeded_index_key_hash(seed, key)
+    return hash_index_key_seeded(seed, key)
 
 
 def index_key_seed(topic: str) -> int:
-    """Return the seed of a topic for ``seeded_index_key_hash``."""
+    """Return the seed of a topic for ``hash_index_key_seeded``."""
     if len(_seeds) >= _SEEDS_MAX:
         _seeds.clear()
     seed = _seeds[topic] = _hash(topic + "#")
     return seed
 
 
-def seeded_index_key_hash(seed: int, key: str) -> int:
+def hash_index_key_seeded(seed: int, key: str) -> int:
     """Return ``index_key_hash`` for the topic of *seed*."""
     size = len(key)
     if 8 <= size < 256 and key.isascii():

@@ -127,7 +127,7 @@ def decode_properties(text: str | bytes) -> dict[str, str]:
     return properties
 
 
-def whole_number(text: str | None) -> int:
+def parse_whole_number(text: str | None) -> int:
     """Return the number in a property; 2**63 - 1 for more than 18 digits, −1 for none."""
     if text is None or not (text.isascii() and text.isdigit()):
         return -1

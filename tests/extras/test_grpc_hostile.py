@@ -10,7 +10,7 @@ import pytest
 from rockhopper.broker.app import Broker
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.protocol.addresses import split_address
-from rockhopper.protocol.grpc_v2.framing import framed
+from rockhopper.protocol.grpc_v2.framing import encode_frame
 from rockhopper.protocol.grpc_v2.messages import SERVICE
 from rockhopper.protocol.http2 import frames
 from rockhopper.protocol.http2.frames import HEAD_SIZE_BYTES, PREFACE, FrameType, frame
@@ -151,7 +151,7 @@ async def test_who_reads_nothing_leaves_the_messages_to_others(
         await asyncio.gather(*(ask(honest, "SendMessage", sending("t", each)) for each in batch))
     _, writer = await connected(broker)
     writer.write(HELLO + frame(FrameType.SETTINGS, 0, 0, b"\0\x04\0\0\0\0"))
-    asked = framed(receiving("t", invisible_ms=HOUR_MS).SerializeToString())
+    asked = encode_frame(receiving("t", invisible_ms=HOUR_MS).SerializeToString())
     for n in range(UNREAD // BATCH):
         stream_id = 2 * n + 1
         writer.write(call(stream_id, "ReceiveMessage"))

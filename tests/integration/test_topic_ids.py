@@ -66,7 +66,7 @@ def test_a_deletion_that_a_crash_cut_off(tmp_path: Path) -> None:
     table = TopicIds(tmp_path / "topic-ids.json")
     given = {topic: table.get(topic, 100) for topic in ("gone", "deleted", "later", "kept")}
     table.agree_with({"deleted", "later", "kept"}, [("deleted", 101), ("later", 100)])
-    assert {topic: table.known(topic) for topic in given} == {
+    assert {topic: table.find(topic) for topic in given} == {
         "gone": None,
         "deleted": None,
         "later": given["later"],

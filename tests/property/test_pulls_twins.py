@@ -172,7 +172,7 @@ def serve(stream: list[tuple[str, list[Frame]]], store: dict[str, str]) -> Serve
                     broker.serve(frames)
                     answers.append(b"".join(broker.peer.written))
                     broker.peer.written.clear()
-                traffic = broker.served.stats.got(TOPIC, GROUP)
+                traffic = broker.served.stats.get_pull_traffic(TOPIC, GROUP)
                 counted = [(traffic.messages, traffic.calls, traffic.bytes)] + [
                     (queue_id, reads.calls, reads.next_offset)
                     for queue_id, reads in sorted(traffic.queues.items())

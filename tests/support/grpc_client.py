@@ -17,7 +17,7 @@ from rockhopper.broker.gateways.grpc.activities.routes import BrokerQueues
 from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.connection import GrpcConnection
 from rockhopper.broker.gateways.grpc.gateway import GrpcGateway
-from rockhopper.protocol.grpc_v2.framing import MessageSplitter, framed
+from rockhopper.protocol.grpc_v2.framing import MessageSplitter, encode_frame
 from rockhopper.protocol.grpc_v2.messages import METHODS, SERVICE, Method
 from tests.support.hang import HANG_S
 from tests.support.served_broker import ServedBroker
@@ -202,7 +202,7 @@ class GrpcClient:
 
     def send(self, stream_id: int, message: Any, *, is_end: bool = False) -> None:
         """Send one message of a call."""
-        self._h2.send_data(stream_id, framed(message.SerializeToString()), end_stream=is_end)
+        self._h2.send_data(stream_id, encode_frame(message.SerializeToString()), end_stream=is_end)
         self._flush()
 
     def send_raw(self, stream_id: int, data: bytes) -> None:

@@ -31,7 +31,7 @@ class NotingWriter:
         """Count the calls."""
         self.flush_count += 1
 
-    async def confirmed(self) -> None:
+    async def wait_until_confirmed(self) -> None:
         """Count the calls."""
         self.confirmed_count += 1
         if self.failure is not None:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from rockhopper.broker.app import FEATURES
 from rockhopper.broker.kernel.parts import BrokerCore
-from rockhopper.broker.kernel.scheduled.timers.times import out_ms
+from rockhopper.broker.kernel.scheduled.timers.times import compute_out_ms
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.observing.stats import BrokerStats
@@ -159,7 +159,7 @@ class Member(BrokerCore):
     def put_timer(self, topic: str, body: bytes, due_ms: int) -> None:
         """Store a message with a delivery time."""
         waiting = {
-            PROPERTY_TIMER_OUT_MS: str(out_ms(due_ms)),
+            PROPERTY_TIMER_OUT_MS: str(compute_out_ms(due_ms)),
             PROPERTY_REAL_TOPIC: topic,
             PROPERTY_REAL_QUEUE_ID: "0",
             PROPERTY_UNIQUE_KEY: body.hex(),

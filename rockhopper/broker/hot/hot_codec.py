@@ -202,7 +202,7 @@ def json_frame(template: str, values: tuple[object, ...], body_size_bytes: int =
     return _LENGTHS.pack(size + 4 + body_size_bytes, size) + header
 
 
-def other_frame(
+def encode_other_frame(
     common: Templates,
     serialize_type: SerializeType | int,
     log_offset: int,

@@ -31,8 +31,8 @@ from rockhopper.broker.hot.hot_codec import (
     decode_other_send,
     decode_pull,
     decode_send,
+    encode_other_frame,
     json_frame,
-    other_frame,
     templates,
 )
 from rockhopper.broker.hot.plain_commits import PlainCommits
@@ -301,7 +301,7 @@ class HotPass:
         log_offset, queue_id, queue_offset, unique_key, waits = placed
         answer = b""
         if not is_oneway:
-            answer = other_frame(
+            answer = encode_other_frame(
                 self._templates,
                 serialize_type,
                 log_offset,

@@ -34,7 +34,7 @@ from rockhopper.broker.users.errors import Refusal
 from rockhopper.broker.users.peer import Peer, Principal
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
-from rockhopper.protocol.compiled import compiled
+from rockhopper.protocol.compiled import import_compiled
 from rockhopper.protocol.frame import Frame
 
 Readable: TypeAlias = tuple[
@@ -62,7 +62,7 @@ pull of an unknown kind; the entry and offset of the first pull whose messages a
 were not located yet; and the pulls that wait for the next message of their queue: frame number,
 entry, offset and wait in ms."""
 
-_pulls = compiled("rockhopper.broker.hot._pulls")
+_pulls = import_compiled("rockhopper.broker.hot._pulls")
 take_pulls: Callable[..., Taken] | None = None if _pulls is None else _pulls.take_pulls
 
 # A response to a pull has no fields that depend on the broker.
@@ -331,8 +331,8 @@ class PlainPulls:
         """Locate the messages of a queue from *offset* on; return False if that is not possible."""
         queue, place = readable[0], readable[5]
         try:
-            units = queue.mapped(offset)
-            records = None if units is None else self._store.log.mapped(units[2])
+            units = queue.find_mapping(offset)
+            records = None if units is None else self._store.log.find_mapping(units[2])
         except (OSError, StoreError):
             return False
         if units is None or records is None:
@@ -349,7 +349,7 @@ class PlainPulls:
         if plain is None:
             return
         queue, sql = plain
-        traffic = self._stats.got(pull.topic, pull.group)
+        traffic = self._stats.get_pull_traffic(pull.topic, pull.group)
         reads = traffic.queues.get(pull.queue_id)
         if reads is not None:
             test = None if sql is None else self._store.reading.reader.stage.test_of(sql)

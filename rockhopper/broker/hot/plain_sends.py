@@ -15,7 +15,7 @@ from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
 from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION, LanguageCode
-from rockhopper.protocol.compiled import compiled
+from rockhopper.protocol.compiled import import_compiled
 from rockhopper.protocol.headers.header_binary import encode_binary_header
 from rockhopper.protocol.names import SCHEDULE_TOPIC, TRANSACTION_HALF_TOPIC
 
@@ -118,7 +118,7 @@ def take_nothing(*_: object) -> None:
     """Serve nothing."""
 
 
-_sends = compiled("rockhopper.broker.hot._sends")
+_sends = import_compiled("rockhopper.broker.hot._sends")
 if _sends is not None:
     _sends.set_classes(Run, QueueTail, Traffic)
 count_up: Callable[[Counted], None] = take_nothing if _sends is None else _sends.count_up

@@ -62,7 +62,7 @@ def histogram(name: str, help_text: str, *labels: str) -> Family:
     return Family("histogram", name, help_text, *labels)
 
 
-async def rendered(config: BrokerConfig, families: Iterable[Family | None]) -> tuple[bytes, str]:
+async def render(config: BrokerConfig, families: Iterable[Family | None]) -> tuple[bytes, str]:
     """Return the page for Prometheus, and its content type.
 
     At each None among *families*, the event loop can do other work.

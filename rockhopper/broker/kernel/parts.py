@@ -21,7 +21,7 @@ from rockhopper.broker.kernel.pull.puller import Puller
 from rockhopper.broker.kernel.pull.reader_positions import ReaderPositions
 from rockhopper.broker.kernel.purging import Contents
 from rockhopper.broker.kernel.scheduled.delayed import DelayedDelivery
-from rockhopper.broker.kernel.scheduled.delays import by_delay
+from rockhopper.broker.kernel.scheduled.delays import build_delay_redirect
 from rockhopper.broker.kernel.scheduled.timers.recall import TimerRecall
 from rockhopper.broker.kernel.send.send_back import SendBack
 from rockhopper.broker.kernel.send.sender import SendChecks, Sender
@@ -226,7 +226,7 @@ def build_kernel(
         long_polling=long_polling,
         puller=puller,
         positions=positions,
-        scheduled=Scheduled(delayed, timers, by_delay(delayed.levels, timers, now_ms)),
+        scheduled=Scheduled(delayed, timers, build_delay_redirect(delayed.levels, timers, now_ms)),
         state=tables.channels,
         listeners=listeners,
         request_times=RequestTimes(),

@@ -16,7 +16,7 @@ from rockhopper.broker.kernel.scheduled.delayed import DelayState
 from rockhopper.broker.kernel.scheduled.timers.timers import TimerState
 from rockhopper.broker.kernel.state import State
 from rockhopper.broker.kernel.state_channels import Channel, StateChannels
-from rockhopper.broker.kernel.state_records import Entry, StateKind, joined
+from rockhopper.broker.kernel.state_records import Entry, StateKind, join
 from rockhopper.broker.kernel.tables.accounts import AclTable, UserTable
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.json_table import JsonTable
@@ -182,7 +182,7 @@ class OffsetState(State):
 
     def gathered(self) -> list[Entry]:
         """Return the last change of each queue."""
-        return joined(
+        return join(
             StateKind.OFFSETS, [encode_changes([change]) for change in self._changes.take_all()]
         )
 

@@ -5,7 +5,7 @@ broker leads a replica set, the channel appends a record for the followers to th
 does nothing. The channel also determines when the followers have the change:
 
     STAGED      with the messages of the same commit; called while a commit is open
-    CONFIRMED   before the answer: the caller awaits ``confirmed()``
+    CONFIRMED   before the answer: the caller awaits ``wait_until_confirmed()``
     GATHERED    some milliseconds later, together with others of its kind
     ALONE       as CONFIRMED; a follower applies it before anything behind it is dispatched
 
@@ -61,11 +61,11 @@ class ChannelWriter(Protocol):
     def flush(self) -> None:
         """Write the noted changes that are not in the log yet; no commit may be open."""
 
-    async def confirmed(self) -> None:
+    async def wait_until_confirmed(self) -> None:
         """Return once the followers have all noted changes.
 
         Raises:
-            NotReplicatedError, StoreError: as StateChannel.confirmed.
+            NotReplicatedError, StoreError: as StateChannel.wait_until_confirmed.
         """
 
 
@@ -131,7 +131,7 @@ class StateChannel:
         if (writer := self._channels.writer) is not None:
             writer.flush()
 
-    async def confirmed(self) -> None:
+    async def wait_until_confirmed(self) -> None:
         """Return once the followers have all noted changes; at once without followers.
 
         Raises:
@@ -139,7 +139,7 @@ class StateChannel:
             StoreError: the store has failed.
         """
         if (writer := self._channels.writer) is not None:
-            await writer.confirmed()
+            await writer.wait_until_confirmed()
 
 
 class TableChannel:
@@ -159,15 +159,15 @@ class TableChannel:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether ``confirmed`` waits for followers."""
+        """Whether ``wait_until_confirmed`` waits for followers."""
         return self._channel in _AWAITED and self._channels.writer is not None
 
-    async def confirmed(self) -> None:
+    async def wait_until_confirmed(self) -> None:
         """Return once the followers have all changes, unless they are GATHERED.
 
         Raises:
-            NotReplicatedError, StoreError: as StateChannel.confirmed.
+            NotReplicatedError, StoreError: as StateChannel.wait_until_confirmed.
         """
         writer = self._channels.writer
         if writer is not None and self._channel in _AWAITED:
-            await writer.confirmed()
+            await writer.wait_until_confirmed()

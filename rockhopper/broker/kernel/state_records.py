@@ -77,7 +77,7 @@ class StateRecordError(ValueError):
     """The body is not a valid record; the message gives the reason."""
 
 
-def joined(kind: int, parts: list[bytes]) -> list[Entry]:
+def join(kind: int, parts: list[bytes]) -> list[Entry]:
     """Join payloads of one kind into entries of about ENTRY_SIZE_BYTES."""
     entries: list[Entry] = []
     start = size_bytes = 0

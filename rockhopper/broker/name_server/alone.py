@@ -16,7 +16,7 @@ from rockhopper.broker.server.remoting.http import HttpServer, Page, PageReaders
 from rockhopper.broker.server.remoting.limits import connection_shares
 from rockhopper.broker.server.remoting.ports import Ports
 from rockhopper.broker.server.remoting.startup import StartError, store_errors_explained
-from rockhopper.broker.settings.advertise import fixed_host
+from rockhopper.broker.settings.advertise import choose_fixed_host
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.users.accounts import User
@@ -68,7 +68,7 @@ class NameServer:
         try:
             self.prepare()
             config = self.config
-            host = fixed_host(config.bind_address, config.broker_ip1)
+            host = choose_fixed_host(config.bind_address, config.broker_ip1)
             self._ports.open_gate(config.tls, StoreLayout.from_config(config.store), [host])
             with store_errors_explained(self.config.store.root):
                 self._service.load()

@@ -23,7 +23,7 @@ class Neighbours:
             config.advertise, broker_ip1=config.broker_ip1, port=config.listen_port
         )
 
-    def as_reached(
+    def list_reachable(
         self, connection: Peer, members: Iterable[BrokerAddresses], own: str = ""
     ) -> list[BrokerAddresses]:
         """Return *members* with the addresses at which the client at *connection* can reach them.

@@ -117,7 +117,7 @@ class NameServiceProcessors:
         self._values = values
         self._local = local
         self._now_ms = now_ms
-        self._as_reached = Neighbours(config).as_reached
+        self._as_reached = Neighbours(config).list_reachable
         self._registrations = RegistrationReader()
         self._saved = SavedAnswers(values)
         self._accounts = accounts
@@ -214,7 +214,7 @@ class NameServiceProcessors:
         body = ClusterInfo(
             {member.name: _broker_data(member) for member in members},
             departed_brokers=self._routes.departed or None,
-            departed_ages_ms=self._routes.departed_ages_ms(self._now_ms()) or None,
+            departed_ages_ms=self._routes.list_departed_ages_ms(self._now_ms()) or None,
         )
         for member in members:
             body.cluster_addr_table.setdefault(member.cluster, []).append(member.name)

@@ -107,9 +107,9 @@ class Registrar:
             except FieldError as error:
                 log.warning("topics cannot be shared through a name server", reason=str(error))
 
-    async def announced(self) -> None:
+    async def wait_until_announced(self) -> None:
         """Return once every reachable name server knows the present topics."""
-        await asyncio.gather(*(keeper.settled() for keeper in self._keepers))
+        await asyncio.gather(*(keeper.wait_until_settled() for keeper in self._keepers))
 
     async def stop(self) -> None:
         """Unregister where the connection is open, and stop."""
@@ -269,7 +269,7 @@ class _Keeper:
         if self._registered_as is not None:
             self._link.tell(RequestCode.SHARE_TOPIC, share_fields(topic))
 
-    async def settled(self) -> None:
+    async def wait_until_settled(self) -> None:
         """Return once the last change is registered; at once while attempts fail."""
         if self._task is not None and not self._task.done() and self._failure is None:
             await self._settled.wait()

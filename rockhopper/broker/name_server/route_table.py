@@ -136,7 +136,7 @@ class RouteTable:
         """
         return list(self._departed)
 
-    def departed_ages_ms(self, now_ms: int) -> dict[str, int]:
+    def list_departed_ages_ms(self, now_ms: int) -> dict[str, int]:
         """Return the time since each departed broker was last heard."""
         return {name: max(now_ms - heard_ms, 0) for name, heard_ms in self._departed.items()}
 

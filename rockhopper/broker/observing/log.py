@@ -37,7 +37,7 @@ class _Lines:
 _lines = _Lines()
 
 
-def dropped_count() -> int:
+def count_dropped() -> int:
     """Return how many lines of this process could not be formatted or written."""
     stream = _lines.stream
     return _lines.unwritable_count + (0 if stream is None else stream.dropped_count)

@@ -109,10 +109,10 @@ class GroupTraffic(Traffic):
 
     def read(self, queue_id: int, next_offset: int, elapsed_s: float) -> None:
         """Record how far a queue was pulled, and how long that took."""
-        reads = self.handed_out(queue_id, next_offset)
+        reads = self.record_delivery(queue_id, next_offset)
         reads.count_call(int(elapsed_s * 1000))
 
-    def handed_out(self, queue_id: int, next_offset: int) -> QueueReads:
+    def record_delivery(self, queue_id: int, next_offset: int) -> QueueReads:
         """Record how far a queue was delivered, by pull or pop."""
         reads = self.queues.get(queue_id)
         if reads is None:
@@ -238,13 +238,13 @@ class BrokerStats:
         """Return the counters of sends to *topic*; the hot path keeps the object."""
         return self._traffic("put", topic)
 
-    def got(self, topic: str, group: str) -> GroupTraffic:
+    def get_pull_traffic(self, topic: str, group: str) -> GroupTraffic:
         """Return the counters of *group*'s pulls from *topic*; the hot path keeps the object."""
         traffic = self._traffic("get", f"{topic}@{group}")
         assert isinstance(traffic, GroupTraffic)
         return traffic
 
-    def pulled_offset(self, topic: str, group: str, queue_id: int) -> int:
+    def get_pulled_offset(self, topic: str, group: str, queue_id: int) -> int:
         """Return the offset that *group* last received up to; 0 if nothing since the start."""
         reads = self._reads(topic, group, queue_id)
         return 0 if reads is None else reads.next_offset
@@ -260,15 +260,15 @@ class BrokerStats:
             return None
         return history.traffic.queues.get(queue_id)
 
-    def acked(self, topic: str, group: str) -> Traffic:
+    def get_ack_traffic(self, topic: str, group: str) -> Traffic:
         """Return the counters of *group*'s acknowledgements of popped messages."""
         return self._traffic("ack", f"{topic}@{group}")
 
-    def checkpointed(self, topic: str, group: str) -> Traffic:
+    def get_checkpoint_traffic(self, topic: str, group: str) -> Traffic:
         """Return the counters of pops of *group* that are journaled, to be acknowledged singly."""
         return self._traffic("checkpoint", f"{topic}@{group}")
 
-    def sent_back(self, topic: str, group: str) -> Traffic:
+    def get_send_back_traffic(self, topic: str, group: str) -> Traffic:
         """Return the counters of messages that *group* sends back to retry."""
         return self._traffic("back", f"{topic}@{group}")
 
@@ -362,7 +362,7 @@ class BrokerStats:
             history.traffic = total
         return sums["BROKER_PUT_NUMS"], sums["BROKER_GET_NUMS"]
 
-    def by_key(self, table: str) -> Iterator[tuple[str, Traffic]]:
+    def iterate_by_key(self, table: str) -> Iterator[tuple[str, Traffic]]:
         """Yield every counter of a table: by topic, or by ``topic@group``."""
         histories = self.tables[table]
         for key in tuple(histories):

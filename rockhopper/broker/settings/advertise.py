@@ -115,7 +115,7 @@ def parse_route_table(text: str) -> tuple[list[Network], list[Network]]:
     return gateways, subnets
 
 
-def fixed_host(bind_address: str, broker_ip1: str) -> str:
+def choose_fixed_host(bind_address: str, broker_ip1: str) -> str:
     """Return the one address for the store host in stored messages.
 
     It is a numeric address: clients decode it from message ids, 4 bytes or 16.

@@ -32,7 +32,7 @@ from rockhopper.broker.settings.config_layers import (
 )
 from rockhopper.broker.settings.following_config import FollowingConfig
 from rockhopper.broker.settings.live_settings import LiveSettings, LiveStoreSettings
-from rockhopper.broker.settings.replica_config import ReplicaConfig, in_our_terms
+from rockhopper.broker.settings.replica_config import ReplicaConfig, translate_replica_settings
 from rockhopper.broker.settings.rocketmq_keys import REFUSED, WITHOUT_EFFECT
 from rockhopper.broker.settings.setting_fields import (
     SettingError,
@@ -48,7 +48,7 @@ from rockhopper.broker.settings.tls_config import (
     TLS_FILE,
     TLS_SPELLINGS,
     TlsConfig,
-    in_our_spelling,
+    rename_tls_keys,
     with_tls_file,
 )
 from rockhopper.paths import expand_home
@@ -210,7 +210,7 @@ def load_config(
         mistakes.add_errors(foresee(config, texts))
     mistakes.raise_all(place, warnings)
     assert config is not None
-    warnings += [str(each.at(place(each.key))) for each in _expiring(config)]
+    warnings += [str(each.set_place(place(each.key))) for each in _expiring(config)]
     warnings += _warnings(config, texts)
     warnings += _list_shown_secrets(path, layers[1])
     without_effect = sorted(WITHOUT_EFFECT.keys() & texts.keys())
@@ -227,7 +227,7 @@ def _tls_layer(texts: Mapping[str, str]) -> Layer:
 
 
 def _translate_names(texts: Mapping[str, str]) -> dict[str, str]:
-    return in_our_terms(with_tls_file(texts))[0]
+    return translate_replica_settings(with_tls_file(texts))[0]
 
 
 def _refusals(texts: Mapping[str, str]) -> list[SettingError]:
@@ -250,7 +250,11 @@ def _refusals(texts: Mapping[str, str]) -> list[SettingError]:
 def _warnings(config: BrokerConfig, texts: Mapping[str, str]) -> list[str]:
     """Return warnings about a valid configuration."""
     warnings = _place_warnings(texts, StoreLayout.from_config(config.store))
-    warnings += in_our_terms(texts)[1] + config.replication.warnings() + config.slave_warnings()
+    warnings += (
+        translate_replica_settings(texts)[1]
+        + config.replication.warnings()
+        + config.slave_warnings()
+    )
     if (
         config.broker_ip1
         and is_loopback(config.bind_address)
@@ -284,7 +288,7 @@ def _build(texts: Mapping[str, str], mistakes: Mistakes) -> BrokerConfig | None:
         BrokerConfig,
         **_read_given(
             live=part(LiveSettings),
-            store=store and store.in_whole_entries(),
+            store=store and store.round_up_sizes(),
             name_service=part(NameServiceConfig),
             following=part(FollowingConfig),
             replication=part(ReplicaConfig),
@@ -388,7 +392,7 @@ def _expand_shorthand(texts: Mapping[str, str]) -> dict[str, str]:
 
     It also replaces newGroupYoungQueue by initialOffset, and RocketMQ's tls.* by our keys.
     """
-    full = in_our_spelling(texts)
+    full = rename_tls_keys(texts)
     young = full.pop(_YOUNG_QUEUE, None)
     if young is not None:
         full.setdefault("initialOffset", _INITIAL_OFFSETS.get(young.strip().lower(), young))
@@ -432,7 +436,7 @@ def _no_such_setting(key: str, text: str) -> SettingError:
 
 def _list_shown_secrets(path: Path | None, layer: Layer) -> list[str]:
     """Return a warning if other users of this machine can read a file that holds secrets."""
-    texts = in_our_spelling(layer.texts)
+    texts = rename_tls_keys(layer.texts)
     secrets = [
         key for key in (*SECRETS, *SECRET_KEYS) if texts.get(key, "").strip() not in ("", GENERATE)
     ]

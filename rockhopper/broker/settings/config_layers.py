@@ -13,7 +13,7 @@ from typing import TypeVar
 from rockhopper.broker.settings.auth_config import HIDDEN, SECRET_KEYS
 from rockhopper.broker.settings.setting_fields import SettingError, SettingErrors
 from rockhopper.broker.settings.tls_config import SECRETS, TLS_SPELLINGS
-from rockhopper.protocol.bodies.properties_text import numbered_properties
+from rockhopper.protocol.bodies.properties_text import iterate_numbered_properties
 
 _Built = TypeVar("_Built")
 
@@ -34,7 +34,7 @@ class Layer:
             is_secret = TLS_SPELLINGS.get(key, key) in (*SECRETS, *SECRET_KEYS)
             value = HIDDEN if is_secret else self.texts[key]
             why = f"it is ignored, because {key} is set again at {place}: remove one of them"
-            self.repeated.append(SettingError(key, value, why).at(self.places[key]))
+            self.repeated.append(SettingError(key, value, why).set_place(self.places[key]))
         self.texts[key] = text
         self.places[key] = place
 
@@ -42,10 +42,12 @@ class Layer:
 def file_layer(path: Path) -> Layer:
     """Read a properties file. Raises OSError."""
     layer = Layer()
-    for each in numbered_properties(path.read_bytes()):
+    for each in iterate_numbered_properties(path.read_bytes()):
         place = f"{path}:{each.line}"
         if each.fault is not None:
-            layer.faults.append(SettingError(each.key, each.value[:80], each.fault).at(place))
+            layer.faults.append(
+                SettingError(each.key, each.value[:80], each.fault).set_place(place)
+            )
         else:
             layer.set(each.key, each.value, place)
     return layer
@@ -100,7 +102,7 @@ class Mistakes:
         self, place: Callable[[str], str | None] = lambda key: None, warnings: Sequence[str] = ()
     ) -> None:
         """Raise the errors found, each with its place; return if there are none."""
-        placed = [each if each.place else each.at(place(each.key)) for each in self.found]
+        placed = [each if each.place else each.set_place(place(each.key)) for each in self.found]
         placed.sort(key=_line)
         if placed:
             error = placed[0] if len(placed) == 1 else SettingErrors(placed)

@@ -392,7 +392,7 @@ def read_secret(key: str, path: Path) -> bytes:
     return secret
 
 
-def in_our_terms(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+def translate_replica_settings(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Return *texts* with RocketMQ's brokerRole and totalReplicas as set settings, and warnings.
 
     Without haEngine they have no effect. Our own keys take precedence.

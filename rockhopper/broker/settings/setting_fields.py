@@ -36,7 +36,7 @@ class SettingError(ValueError):
         text = super().__str__()
         return text if self.place is None else f"{self.place}: {text}"
 
-    def at(self, place: str | None) -> Self:
+    def set_place(self, place: str | None) -> Self:
         """Set the place where the value is written; return the error itself."""
         self.place = place
         return self

@@ -254,7 +254,7 @@ class StoreConfig:
         """When a send is acknowledged, by the present setting."""
         return self.live.flush_disk_type
 
-    def in_whole_entries(self) -> "StoreConfig":
+    def round_up_sizes(self) -> "StoreConfig":
         """Return the same settings with consume queue file sizes rounded up to whole entries."""
         return replace(
             self,

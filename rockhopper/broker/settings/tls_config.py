@@ -183,7 +183,7 @@ TLS_SPELLINGS = {
 _IMPLIED = frozenset({"tls.test.mode.enable", "tls.server.authClient"})
 
 
-def in_our_spelling(texts: Mapping[str, str]) -> dict[str, str]:
+def rename_tls_keys(texts: Mapping[str, str]) -> dict[str, str]:
     """Return *texts* with RocketMQ's TLS keys replaced by ours, which take precedence."""
     full = {key: text for key, text in texts.items() if key not in _IMPLIED}
     for key, ours in TLS_SPELLINGS.items():
@@ -200,7 +200,7 @@ def with_tls_file(texts: Mapping[str, str]) -> dict[str, str]:
     """
     full = dict(texts)
     named = full.pop(TLS_FILE, "").strip()
-    return in_our_spelling(_of_file(named)) | full if named else full
+    return rename_tls_keys(_of_file(named)) | full if named else full
 
 
 def _of_file(name: str) -> dict[str, str]:

@@ -196,7 +196,7 @@ class Dispatch:
     def _redispatch_plain(self, stop: int) -> bool:
         """Dispatch the plain records before *stop*; return False if the next one is not plain."""
         begin = self.offset
-        stretch = self._log.mapped(begin)
+        stretch = self._log.find_mapping(begin)
         if stretch is None or begin < self._by_record_until:
             return False
         mapping, base, _ = stretch

@@ -377,7 +377,7 @@ class MessageStore:
 
     def look_after_files(self) -> None:
         """Fail, and acknowledge nothing more, if lock or commit log were moved or replaced."""
-        lost = None if self.failure is not None else self.opened.watch.what_is_lost()
+        lost = None if self.failure is not None else self.opened.watch.describe_loss()
         if lost is not None:
             self.is_lost = True
             self.fail(StoreFailedError(lost))

@@ -263,7 +263,7 @@ class OpenedStore:
         layout = self.layout
         plain_bytes = config.consume_queue_file_size_bytes
         batch_bytes = config.batch_consume_queue_file_size_bytes
-        resized = resizing.resized_before(layout)
+        resized = resizing.list_resized_before(layout)
         queues = ConsumeQueueTable(layout, plain_bytes, batch_bytes, self.mappings)
         try:
             queues.load()

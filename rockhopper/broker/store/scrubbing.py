@@ -138,7 +138,7 @@ class Scrub:
         return cost
 
     def _look_at(self, log_offset: int) -> None:
-        found = self._places.claimed(log_offset)
+        found = self._places.read_claimed(log_offset)
         if found is None:
             self.log_offset = self._beyond(log_offset)
             return

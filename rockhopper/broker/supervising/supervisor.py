@@ -20,7 +20,7 @@ from rockhopper.broker.name_server.alone import NameServer
 from rockhopper.broker.server.remoting.http import HttpServer
 from rockhopper.broker.server.remoting.ports import Ports
 from rockhopper.broker.server.remoting.startup import StartError, store_errors_explained
-from rockhopper.broker.settings.advertise import fixed_host
+from rockhopper.broker.settings.advertise import choose_fixed_host
 from rockhopper.broker.settings.auth_config import SECRET_KEYS
 from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import ENVIRONMENT_PREFIX
@@ -113,7 +113,7 @@ class Supervisor:
 
     def _open_gate(self) -> None:
         config = self.config
-        host = fixed_host(config.bind_address, config.broker_ip1)
+        host = choose_fixed_host(config.bind_address, config.broker_ip1)
         self._ports.open_gate(config.tls, StoreLayout.from_config(config.store), [host])
 
     def _tls_arguments(self) -> list[str]:

@@ -21,8 +21,8 @@ from rockhopper.broker.tools.checking import check
 from rockhopper.broker.tools.dumping import DumpSelection, dump
 from rockhopper.broker.tools.findings import NAMED_MAX, Findings
 from rockhopper.broker.tools.output import (
-    counted,
     flush,
+    format_count,
     size_text,
     time_text,
     write_json,
@@ -145,7 +145,7 @@ def check_command(root: Path, config_path: Path | None, *, as_json: bool) -> Non
     if not as_json:
         say_state(view)
     with Bar("Checking", view.log.min_offset, view.log_end()) as bar:
-        checked = check(view, findings, bar.at)
+        checked = check(view, findings, bar.set_position)
     if as_json:
         write_json(
             {
@@ -172,11 +172,11 @@ def check_command(root: Path, config_path: Path | None, *, as_json: bool) -> Non
         for what, count in findings.notes.items():
             write_line(f"Not counted as damage: {count:,} {what}")
         write_line(
-            f"{counted(checked.record_count, 'record')} in "
+            f"{format_count(checked.record_count, 'record')} in "
             f"{size_text(checked.log_end - checked.log_start)} of log, "
-            f"{counted(checked.unit_count, 'queue unit')}, "
-            f"{counted(checked.entry_count, 'index entry')}, "
-            f"{counted(checked.table_count, 'table')}"
+            f"{format_count(checked.unit_count, 'queue unit')}, "
+            f"{format_count(checked.entry_count, 'index entry')}, "
+            f"{format_count(checked.table_count, 'table')}"
         )
         write_line(f"{checked.took_s:.1f} s, {checked.megabytes_per_s:,.0f} MB/s of log")
         write_line(f"Damage: {found}" if found else "Sound")
@@ -211,7 +211,7 @@ def _write_shown(shown: StoreSummary, rows_max: int | None) -> None:
     waiting = shown.waiting
     write_line(
         f"Waiting   {waiting['delayed']:,} at delay levels; the log has "
-        f"{counted(waiting['timersStored'], 'timer message')}, delivered ones included"
+        f"{format_count(waiting['timersStored'], 'timer message')}, delivered ones included"
     )
     write_line()
     write_table(

@@ -87,17 +87,17 @@ def end_at(files: MappedFileQueue, end: int) -> None:
     ]
 
 
-def written_end(files: MappedFileQueue, known_end: int) -> int:
+def find_written_end(files: MappedFileQueue, known_end: int) -> int:
     """Return the end of a log that a broker is writing; all records before it are complete."""
-    end = stated_end(files, known_end)
+    end = find_stated_end(files, known_end)
     for _ in range(_SETTLING_STEPS):
         time.sleep(_SETTLING_S / _SETTLING_STEPS)
-        if stated_end(files, end) > end:
+        if find_stated_end(files, end) > end:
             break  # The broker has begun its next write, so the previous one is complete.
     return end
 
 
-def stated_end(files: MappedFileQueue, known_end: int) -> int:
+def find_stated_end(files: MappedFileQueue, known_end: int) -> int:
     """Return the end of the records by their stated sizes, at least *known_end*."""
     last = last_written(files)
     if last is None:

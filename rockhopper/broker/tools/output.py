@@ -45,7 +45,7 @@ def time_text(time_ms: int | None) -> str:
     return f"{text}.{time_ms % 1000:03d}"
 
 
-def counted(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """Return "1 queue", or "2,000 queues"."""
     plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
     return f"{count:,} {noun if count == 1 else plural}"

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Bar:
-    """A bar from *start* to *end*; ``at`` moves it. It shows nothing without a terminal.
+    """A bar from *start* to *end*; ``set_position`` moves it. It shows nothing without a terminal.
 
     Without *end* it shows only the activity and the elapsed time.
     """
@@ -58,7 +58,7 @@ class Bar:
         if self._bar is not None:
             self._bar.stop()
 
-    def at(self, position: int) -> None:
+    def set_position(self, position: int) -> None:
         """Set the current position."""
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=position - self._start)

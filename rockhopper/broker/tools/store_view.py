@@ -135,7 +135,7 @@ class StoreView:
         self.end = self.log.next_base_offset
         self._log_end: int | None = None
         if self.is_live:
-            self.end = log_files.written_end(self.log, self.proven_end)
+            self.end = log_files.find_written_end(self.log, self.proven_end)
             log_files.end_at(self.log, self.end)
 
     @property

@@ -143,7 +143,7 @@ class RuleIndex:
             if pattern.is_prefix:
                 self._prefix_lengths.setdefault(pattern.kind, set()).add(len(pattern.name))
 
-    def about(self, resource: Resource) -> list[Rule]:
+    def find_matching(self, resource: Resource) -> list[Rule]:
         """Return the rules whose pattern matches *resource*."""
         kind, name = resource
         patterns = [Pattern(kind, name, is_prefix=False), Pattern.parse(ANY)]

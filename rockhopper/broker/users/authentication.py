@@ -34,7 +34,7 @@ class FailureAllowance:
         self._buckets: dict[str, tuple[float, float]] = {}
         self._names_max = names_max
 
-    def left(self, name: str, now_s: float) -> float:
+    def count_left(self, name: str, now_s: float) -> float:
         """Return how often *name* may still fail now."""
         left, at_s = self._buckets.get(name, (FAILURES_PER_S, now_s))
         return min(FAILURES_PER_S, left + (now_s - at_s) * FAILURES_PER_S)
@@ -44,9 +44,11 @@ class FailureAllowance:
 
         If there are too many names, those with full buckets are dropped first.
         """
-        left, buckets = self.left(name, now_s), self._buckets
+        left, buckets = self.count_left(name, now_s), self._buckets
         if name not in buckets and len(buckets) >= self._names_max:
-            for known in [each for each in buckets if self.left(each, now_s) >= FAILURES_PER_S]:
+            for known in [
+                each for each in buckets if self.count_left(each, now_s) >= FAILURES_PER_S
+            ]:
                 del buckets[known]
             if len(buckets) >= self._names_max:
                 del buckets[next(iter(buckets))]
@@ -104,7 +106,7 @@ class Authenticator:
         self, access_key: str, host: str, failures: FailureAllowance | None
     ) -> User:
         counted, name = self._choose_counter(access_key, host, failures)
-        if counted.left(name, self._clock()) < 1:
+        if counted.count_left(name, self._clock()) < 1:
             raise self._refusal(host)
         return self.users.get(access_key, _NOBODY)
 

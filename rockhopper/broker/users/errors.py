@@ -23,7 +23,7 @@ from enum import IntEnum
 _TEXT_LENGTH_MAX = 900
 
 
-def elided(text: str) -> str:
+def shorten(text: str) -> str:
     """Return *text* as it is sent: without its middle if a client's value made it too long."""
     if len(text) <= _TEXT_LENGTH_MAX:
         return text

@@ -129,7 +129,7 @@ class Guard(AccessRules):
         index = self._indexes.get(principal.user)
         if index is None:
             index = self._indexes[principal.user] = RuleIndex(self._rules.get(principal.user, ()))
-        return decide(index.about(asked), actions, asked, principal.host)
+        return decide(index.find_matching(asked), actions, asked, principal.host)
 
 
 def guard_of(access: AccessRules | None) -> Guard | None:

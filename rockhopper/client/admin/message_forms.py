@@ -24,7 +24,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_RETRY_TOPIC,
     PROPERTY_TIMER_DEL_UNIQUE_KEY,
     PROPERTY_TIMER_OUT_MS,
-    whole_number,
+    parse_whole_number,
 )
 
 PROPERTY_REQUEUED = "RH_REQUEUED"
@@ -96,5 +96,5 @@ def retry_topics(group: str, topic: str) -> tuple[str, ...]:
 
 def timer_due_ms(message: ReceivedMessage) -> int | None:
     """Return when a timer message is due; RocketMQ may deliver it up to a second later."""
-    before_ms = whole_number(message.properties.get(PROPERTY_TIMER_OUT_MS))
+    before_ms = parse_whole_number(message.properties.get(PROPERTY_TIMER_OUT_MS))
     return before_ms + 1 if before_ms >= 0 else None

@@ -25,8 +25,8 @@ from rockhopper.protocol.requests import (
 )
 from rockhopper.protocol.store.message_codec import (
     decode_message,
+    list_inner_messages,
     split_plain_records,
-    unwrapped,
 )
 from rockhopper.protocol.subscription import Subscription
 from rockhopper.protocol.sys_flags import (
@@ -326,5 +326,5 @@ def _records(queue: MessageQueue, body: bytes) -> list[ReceivedMessage]:
         if start < len(body):
             message = decode_message(body, start)
             start += message.size_bytes
-            messages += [ReceivedMessage(queue, each) for each in unwrapped(message)]
+            messages += [ReceivedMessage(queue, each) for each in list_inner_messages(message)]
     return messages

@@ -39,7 +39,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_TRANSACTION_PREPARED,
-    whole_number,
+    parse_whole_number,
 )
 
 try:
@@ -253,9 +253,9 @@ def _delay(properties: Mapping[str, str], sent_ms: int) -> dict[str, int]:
         (PROPERTY_TIMER_DELIVER_MS, 0),
         (PROPERTY_TIMER_DELAY_MS, sent_ms),
     ):
-        if (time_ms := whole_number(properties.get(name))) >= 0:
+        if (time_ms := parse_whole_number(properties.get(name))) >= 0:
             return {f"{_ROCKETMQ}.message.delivery_timestamp": since_ms + time_ms}
-    level = whole_number(properties.get(PROPERTY_DELAY_LEVEL))
+    level = parse_whole_number(properties.get(PROPERTY_DELAY_LEVEL))
     if level > 0 and PROPERTY_RETRY_TOPIC not in properties:  # else it is the level of a redelivery
         return {f"{_ROCKETMQ}.message.delay_time_level": level}
     return {}

@@ -132,7 +132,7 @@ def route_from_data(topic: str, data: TopicRouteData, *, guess_queue_count: int 
         if queue_data.perm & PERM_WRITE:
             write_counts.append((name, writes))
     if data.order_topic_conf:
-        write_counts = list(data.ordered_counts())  # unchanged while a broker is away
+        write_counts = list(data.list_ordered_counts())  # unchanged while a broker is away
     write_queues: list[MessageQueue] = []
     masterless: list[MessageQueue] = []
     for name, count in write_counts:

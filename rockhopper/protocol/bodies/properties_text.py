@@ -36,7 +36,7 @@ def decode_properties_text(data: bytes | str) -> dict[str, str]:
         MalformedBodyError: an escape is incomplete.
     """
     properties = {}
-    for each in numbered_properties(data):
+    for each in iterate_numbered_properties(data):
         if each.fault is not None:
             raise MalformedBodyError(f"line {each.line}: {each.fault}")
         properties[each.key] = each.value
@@ -52,7 +52,7 @@ class NumberedProperty(NamedTuple):
     fault: str | None = None
 
 
-def numbered_properties(data: bytes | str) -> Iterator[NumberedProperty]:
+def iterate_numbered_properties(data: bytes | str) -> Iterator[NumberedProperty]:
     """Yield the settings of a text, including those with an incomplete escape."""
     for number, line in _logical_lines(_text(data)):
         key, value = _split(line)

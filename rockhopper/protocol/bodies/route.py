@@ -54,11 +54,11 @@ class TopicRouteData(Body, rename="camel"):
                     f"{QUEUE_COUNT_MAX} are allowed"
                 )
             total += max(count, 0)
-        total += sum(count for _, count in self.ordered_counts())
+        total += sum(count for _, count in self.list_ordered_counts())
         if total > 2 * ROUTE_QUEUE_COUNT_MAX:
             raise ProtocolError(f"the route has {total} queues for one topic, which is too many")
 
-    def ordered_counts(self) -> list[tuple[str, int]]:
+    def list_ordered_counts(self) -> list[tuple[str, int]]:
         """Return broker names and queue counts of orderTopicConf, "broker-a:4;broker-b:4".
 
         Raises ProtocolError for an impossible count.

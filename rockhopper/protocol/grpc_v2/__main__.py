@@ -10,7 +10,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 
 
-def compiled() -> bytes:
+def compile_descriptors() -> bytes:
     """Return the descriptor set of messaging.proto, without comments. Raises ImportError."""
     # Has no types, and is installed only where this module runs.
     from grpc_tools import protoc  # type: ignore[import-not-found, import-untyped, unused-ignore]
@@ -36,8 +36,8 @@ def main() -> None:
     """Write messaging.binpb, or check it."""
     target = HERE / "messaging.binpb"
     if "--check" not in sys.argv[1:]:
-        target.write_bytes(compiled())
-    elif target.read_bytes() != compiled():
+        target.write_bytes(compile_descriptors())
+    elif target.read_bytes() != compile_descriptors():
         raise SystemExit(
             f"{target.name} is not up to date with messaging.proto: run this without --check"
         )

@@ -24,7 +24,7 @@ class FramingError(ProtocolError):
         self.status = status
 
 
-def framed(message: bytes) -> bytes:
+def encode_frame(message: bytes) -> bytes:
     """Return *message* with its head."""
     return _HEAD.pack(0, len(message)) + message
 

@@ -29,7 +29,7 @@ from rockhopper.protocol.headers.header_fields import (
     EXT_FIELDS_MAX,
     HeaderFields,
     check_ext_count,
-    known_language,
+    normalize_language,
 )
 
 _HEAD = struct.Struct(">hbhiii")
@@ -52,7 +52,7 @@ def decode_binary_header(header: bytes) -> HeaderFields:
         raise MalformedHeaderError(f"the binary header does not decode: {error}") from None
     if not flag & FLAG_RESPONSE:
         code = _WIDE_CODES.get(code, code)
-    return code, known_language(language), version, opaque, flag, remark or None, ext
+    return code, normalize_language(language), version, opaque, flag, remark or None, ext
 
 
 def _decode_ext(header: bytes, position: int, size: int) -> dict[str, str] | None:

@@ -17,7 +17,7 @@ LANGUAGE_NAMES = {language.value: language.name for language in LanguageCode}
 OTHER_LANGUAGE = LanguageCode.OTHER.value
 
 
-def known_language(ordinal: int) -> int:
+def normalize_language(ordinal: int) -> int:
     """Return *ordinal* if it is a known language, else that of OTHER."""
     return ordinal if ordinal in LANGUAGE_NAMES else OTHER_LANGUAGE
 

@@ -28,7 +28,7 @@ from rockhopper.protocol.headers.header_fields import (
     OTHER_LANGUAGE,
     HeaderFields,
     check_ext_count,
-    known_language,
+    normalize_language,
 )
 
 _Int32 = Annotated[int, msgspec.Meta(ge=INT32_MIN, le=INT32_MAX)]
@@ -108,7 +108,7 @@ def decode_json_header(header: bytes) -> HeaderFields:
         if isinstance(language, str)
         else OTHER_LANGUAGE
         if language is None
-        else known_language(language),
+        else normalize_language(language),
         fields.version or 0,
         fields.opaque or 0,
         fields.flag or 0,

@@ -22,7 +22,7 @@ from rockhopper.protocol.headers.header_fields import (
     INT32_MIN,
     HeaderFields,
     check_ext_count,
-    known_language,
+    normalize_language,
 )
 
 _pack = msgpack.Packer(use_bin_type=True, autoreset=True).pack
@@ -46,7 +46,7 @@ def decode_msgpack_header(header: bytes) -> HeaderFields:
         raise MalformedHeaderError("the remark of the msgpack header is not a string")
     if ext is not None:
         _check_ext(ext)
-    return code, known_language(language), version, opaque, flag, remark, ext
+    return code, normalize_language(language), version, opaque, flag, remark, ext
 
 
 def _check_ext(ext: object) -> None:

@@ -17,7 +17,7 @@ from rockhopper.protocol.http2.errors import ErrorCode, Http2Error, StreamError
 from rockhopper.protocol.http2.floods import Allowance
 from rockhopper.protocol.http2.frames import FrameType, frame, read_head
 from rockhopper.protocol.http2.hpack import LIST_SIZE_BYTES_MAX, HpackDecoder
-from rockhopper.protocol.http2.semantics import check_fields, check_trailers, declared_size_bytes
+from rockhopper.protocol.http2.semantics import check_fields, check_trailers, parse_declared_size
 from rockhopper.protocol.http2.settings import (
     CONNECTION_WINDOW_BYTES,
     OURS,
@@ -233,7 +233,7 @@ class Http2Connection:
             raise StreamError(ErrorCode.REFUSED_STREAM, "too many streams at a time")
         found = check_fields(fields)
         stream = Stream(stream_id, self._peer.window_bytes, WINDOW_BYTES)
-        stream.declared_bytes = declared_size_bytes(found)
+        stream.declared_bytes = parse_declared_size(found)
         if is_end:
             _check_size(stream)
         stream.is_heard = is_end

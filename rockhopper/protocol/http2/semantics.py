@@ -76,7 +76,7 @@ def _check_name(name: str) -> None:
         _sound_names.add(name)
 
 
-def declared_size_bytes(found: dict[str, str]) -> int | None:
+def parse_declared_size(found: dict[str, str]) -> int | None:
     """Return the content-length of a request, None without one. Raises StreamError."""
     text = found.get("content-length")
     if text is None:

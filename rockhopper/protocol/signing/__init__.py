@@ -9,10 +9,10 @@ from rockhopper.protocol.signing.remoting import ACCESS_KEY as ACCESS_KEY
 from rockhopper.protocol.signing.remoting import SECRET_LENGTH_MIN as SECRET_LENGTH_MIN
 from rockhopper.protocol.signing.remoting import SIGNATURE as SIGNATURE
 from rockhopper.protocol.signing.remoting import Credentials as Credentials
+from rockhopper.protocol.signing.remoting import build_signed_content as build_signed_content
 from rockhopper.protocol.signing.remoting import parse_signature as parse_signature
 from rockhopper.protocol.signing.remoting import sign as sign
 from rockhopper.protocol.signing.remoting import sign_fields as sign_fields
-from rockhopper.protocol.signing.remoting import signed_content as signed_content
 from rockhopper.protocol.signing.visitors import VISITOR as VISITOR
 from rockhopper.protocol.signing.visitors import VisitorCredentials as VisitorCredentials
 from rockhopper.protocol.signing.visitors import is_sealed as is_sealed

@@ -31,7 +31,7 @@ class Credentials:
         return {}
 
 
-def signed_content(fields: Mapping[str, str], body: bytes, version: int) -> bytes:
+def build_signed_content(fields: Mapping[str, str], body: bytes, version: int) -> bytes:
     """Return the content to sign for a remoting request with these header fields."""
     adds_unsigned = version <= _VERSION_ADDING_UNSIGNED_MAX and _UNIQUE_KEY_QUERY in fields
     values = [
@@ -54,7 +54,7 @@ def sign_fields(
     signed = {name: value for name, value in fields.items() if name != SIGNATURE}
     signed[ACCESS_KEY] = credentials.access_key
     signed |= credentials.more_fields(signed, body)
-    content = signed_content(signed, body, version)
+    content = build_signed_content(signed, body, version)
     signed[SIGNATURE] = base64.b64encode(sign(credentials.secret, content)).decode()
     return signed
 

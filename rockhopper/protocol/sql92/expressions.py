@@ -126,7 +126,7 @@ def constant(kind: ValueKind, value: Value) -> Node:
     return Node(kind, lambda _: value, value=value, is_constant=True, is_boolean=is_boolean)
 
 
-def whole_literal(text: str) -> Node:
+def parse_whole_literal(text: str) -> Node:
     """Return a literal without point and exponent; its size, not an L, makes it a Long."""
     digits = text.rstrip("lL")
     if len(digits) > 19 or int(digits) > LONG_MAX:
@@ -164,7 +164,7 @@ def negative(node: Node) -> Node:
     return Node(ValueKind.NOTHING, nothing, node.depth + 1)
 
 
-def as_condition(node: Node) -> Node:
+def convert_to_condition(node: Node) -> Node:
     """Return the node as a truth value. A property used as a condition is never true."""
     if node.is_boolean:
         return node
@@ -183,7 +183,7 @@ def negation(node: Node) -> Node:
     """Return ``NOT x``; for null it is null."""
     if node.terms is not None and node.terms[0] == "NOT":
         return Node(ValueKind.BOOLEAN, node.terms[1][0], node.depth - 1, is_boolean=True)
-    evaluate = as_condition(node).evaluate
+    evaluate = convert_to_condition(node).evaluate
 
     def opposite(properties: Properties) -> Value:
         value = evaluate(properties)
@@ -195,7 +195,7 @@ def negation(node: Node) -> Node:
 
 def chain(word: str, left: Node, right: Node) -> Node:
     """Return ``left AND right`` or ``left OR right``; a *left* of the same kind is extended."""
-    left, right = as_condition(left), as_condition(right)
+    left, right = convert_to_condition(left), convert_to_condition(right)
     depth = max(left.depth, right.depth + 1)
     if left.terms is not None and left.terms[0] == word:
         left.terms[1].append(right.evaluate)
@@ -242,7 +242,7 @@ def _condition(evaluate: Evaluate, *parts: Node) -> Node:
     return Node(ValueKind.BOOLEAN, evaluate, 1 + max(part.depth for part in parts), is_boolean=True)
 
 
-def ordered(symbol: str, left: Node, right: Node) -> Node:
+def build_ordering(symbol: str, left: Node, right: Node) -> Node:
     """Return ``left > right`` and the like; compares numbers, and texts as numbers."""
     for node in (left, right):
         if node.is_boolean or (node.is_constant and node.kind not in _READERS):
@@ -300,7 +300,7 @@ def _widen_as_java(left: float, right: float) -> tuple[float, float]:
     return left, right
 
 
-def between(value: Node, low: Node, high: Node) -> Node:
+def build_between(value: Node, low: Node, high: Node) -> Node:
     """Return ``value BETWEEN low AND high``; two literal bounds must be in order."""
     if low.is_constant and high.is_constant:
         if low.value is None or high.value is None:
@@ -311,12 +311,12 @@ def between(value: Node, low: Node, high: Node) -> Node:
             least, most = _widen_as_java(low.value, high.value)
             if most < least:
                 raise ValueError(f"BETWEEN {low.value} AND {high.value} is empty: swap the bounds")
-    return chain("AND", ordered(">=", value, low), ordered("<=", value, high))
+    return chain("AND", build_ordering(">=", value, low), build_ordering("<=", value, high))
 
 
 def not_between(value: Node, low: Node, high: Node) -> Node:
     """Return ``value NOT BETWEEN low AND high``; the bounds may be in any order."""
-    return chain("OR", ordered("<", value, low), ordered(">", value, high))
+    return chain("OR", build_ordering("<", value, low), build_ordering(">", value, high))
 
 
 def _check_comparable(left: Node, right: Node) -> None:

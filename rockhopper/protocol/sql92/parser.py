@@ -84,7 +84,7 @@ class Parser:
             raise self._build_error("')' or an operator")
         self._reduce(_OR)
         token = self._token
-        condition = self._make(0, lambda: ex.as_condition(self._values.pop()))
+        condition = self._make(0, lambda: ex.convert_to_condition(self._values.pop()))
         alone = next(
             ((node.name, place) for node, place in self._properties if node.is_alone and node.name),
             None,
@@ -124,7 +124,7 @@ class Parser:
             case "string":
                 return ex.constant(ex.ValueKind.TEXT, text)
             case "whole number":
-                return self._make(token.position, lambda: ex.whole_literal(text))
+                return self._make(token.position, lambda: ex.parse_whole_literal(text))
             case "number":
                 return self._make(token.position, lambda: ex.float_literal(text))
             case "TRUE" | "FALSE":
@@ -265,9 +265,9 @@ class Parser:
             return
         left = values.pop()
         if op.word in (_HIGH, _NOT_HIGH):
-            between = ex.between if op.word == _HIGH else ex.not_between
+            build_between = ex.build_between if op.word == _HIGH else ex.not_between
             value = values.pop()
-            values.append(self._make(op.position, lambda: between(value, left, right)))
+            values.append(self._make(op.position, lambda: build_between(value, left, right)))
             return
         values.append(self._make(op.position, lambda: _combine(op.word, left, right)))
 
@@ -311,4 +311,4 @@ def _combine(word: str, left: ex.Node, right: ex.Node) -> ex.Node:
         return ex.equal(left, right)
     if word == "<>":
         return ex.negation(ex.equal(left, right))
-    return ex.ordered(word, left, right)
+    return ex.build_ordering(word, left, right)

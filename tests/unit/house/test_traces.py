@@ -5,14 +5,14 @@ import json
 import pytest
 
 from rockhopper.protocol.names import tag_error
-from rockhopper.protocol.properties import whole_number
+from rockhopper.protocol.properties import parse_whole_number
 from tests.house import traces
 from tests.house.traces import Tracer
 
 
 def test_functions_of_ours_are_noted_and_others_are_not() -> None:
     with Tracer() as tracer:
-        whole_number("1")
+        parse_whole_number("1")
         json.dumps({})
     assert tracer.functions == {"protocol/properties.py whole_number"}
 
@@ -21,7 +21,7 @@ def test_a_timer_that_ran_once_is_no_part_of_the_request() -> None:
     tracers = [Tracer(), Tracer()]
     for tracer in tracers:
         with tracer:
-            whole_number("1")
+            parse_whole_number("1")
     with tracers[0]:
         tag_error("")
     assert traces.common(tracers) == ["protocol/properties.py whole_number"]

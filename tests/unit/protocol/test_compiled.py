@@ -18,15 +18,15 @@ def _as_at_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_cannot_be_had_is_named() -> None:
-    assert compiled.compiled("math") is not None
+    assert compiled.import_compiled("math") is not None
     assert compiled.extent() == "all"
-    assert compiled.compiled("rockhopper.protocol._nowhere") is None
-    assert compiled.compiled("rockhopper.broker._gone") is None
+    assert compiled.import_compiled("rockhopper.protocol._nowhere") is None
+    assert compiled.import_compiled("rockhopper.broker._gone") is None
     assert compiled.extent().startswith("all but gone, nowhere: slower; ")
 
 
 def test_none_is_none() -> None:
-    assert compiled.compiled("rockhopper.protocol._nowhere") is None
+    assert compiled.import_compiled("rockhopper.protocol._nowhere") is None
     assert compiled.extent().startswith("none: slower; ")
 
 
@@ -55,12 +55,12 @@ def test_what_is_missing_to_compile_is_said(
     monkeypatch.setattr(sysconfig, "get_path", get_path)
     if has_headers:
         (tmp_path / "Python.h").touch()
-    compiled.compiled("rockhopper.protocol._nowhere")
+    compiled.import_compiled("rockhopper.protocol._nowhere")
     assert told in compiled.extent()
 
 
 def test_python_alone_may_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROCKHOPPER_PURE_PYTHON", "1")
-    assert compiled.compiled("math") is None
+    assert compiled.import_compiled("math") is None
     assert compiled.MISSING == ["math"]
     assert compiled.extent() == "none: slower; ROCKHOPPER_PURE_PYTHON=1 is set"

@@ -3,10 +3,10 @@
 import pytest
 
 from rockhopper.protocol.java_hash import (
+    hash_index_key_seeded,
     index_key_hash,
     index_key_seed,
     java_string_hash,
-    seeded_index_key_hash,
 )
 
 
@@ -51,7 +51,7 @@ def test_key_may_be_empty_or_longer_than_what_is_remembered() -> None:
 
 def test_seed_stands_for_the_topic() -> None:
     seed = index_key_seed("TopicA")
-    assert seeded_index_key_hash(seed, "UKTopicA0100") == 0x544FD146
+    assert hash_index_key_seeded(seed, "UKTopicA0100") == 0x544FD146
 
 
 def test_many_keys_do_not_confuse_what_is_remembered() -> None:

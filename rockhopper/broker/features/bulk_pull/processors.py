@@ -16,7 +16,7 @@ from rockhopper.broker.server.loop.cooperative_work import next_slice
 from rockhopper.broker.server.remoting.dispatcher import Request, Response, Row, serves
 from rockhopper.broker.server.remoting.permissions import (
     RequiredPermission,
-    in_optional_field,
+    name_optional_field,
     on_topic,
 )
 from rockhopper.broker.store.message_store import MessageStore
@@ -34,7 +34,7 @@ from rockhopper.protocol.requests.extensions import BulkPullQueuesRequest, BulkP
 
 PERMISSIONS = (
     on_topic(Action.SUB),
-    RequiredPermission((Action.SUB,), ResourceKind.GROUP, in_optional_field("consumerGroup")),
+    RequiredPermission((Action.SUB,), ResourceKind.GROUP, name_optional_field("consumerGroup")),
 )
 SIZE_BYTES_MAX = 8 << 20
 COUNT_MAX = 16_384
@@ -128,7 +128,7 @@ class BulkPullProcessor:
         return [number for number, (low, high) in ranges.items() if low < high]
 
     def _check_id(self, topic: str, topic_id: str | None) -> None:
-        if topic_id and topic_id != self._topic_ids.known(topic):
+        if topic_id and topic_id != self._topic_ids.find(topic):
             raise TopicNotFound(
                 f"topic {topic} with the id {topic_id[:40]} does not exist: it was deleted, and "
                 "perhaps created again"
@@ -143,7 +143,9 @@ class BulkPullProcessor:
     def _count_result(self, pull: Pull, found: GetResult) -> tuple[PullOutcome, GetResult]:
         if found.status is GetStatus.FOUND:
             self._stats.get_found += 1
-            self._stats.got(pull.topic, pull.group).count_request(found.count, len(found.body))
+            self._stats.get_pull_traffic(pull.topic, pull.group).count_request(
+                found.count, len(found.body)
+            )
             return PullOutcome.FOUND, found
         self._stats.get_missed += 1
         return outcome_of(found.status, pull.offset), found

@@ -100,7 +100,9 @@ def adopt(
             reader.read_revive_queue(name, queue_id)
     reader.read_timers()
     found = {
-        key: entries for key, entries in reader.in_flight().items() if key[1] in topics and entries
+        key: entries
+        for key, entries in reader.list_in_flight().items()
+        if key[1] in topics and entries
     }
     for key, entries in found.items():
         _add(lanes, offsets, key, entries)
@@ -197,7 +199,7 @@ class _CheckpointReader:
         elif note.key not in self._settled:
             self._checkpoints[note.key] = note.entries()
 
-    def in_flight(self) -> dict[LaneKey, dict[int, InFlight]]:
+    def list_in_flight(self) -> dict[LaneKey, dict[int, InFlight]]:
         """The messages in flight, by the latest pop of each."""
         for key, acked in self._acked:
             for offset in acked:

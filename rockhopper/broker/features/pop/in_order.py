@@ -78,7 +78,7 @@ class InOrder:
                 start += 1
             start, result = read(self._store, lane, start, count_max, wanted.subscription, answer)
             if result.status is not GetStatus.FOUND:
-                if batch is None or batch.blocked_until() == 0:
+                if batch is None or batch.compute_blocked_until() == 0:
                     self._move_in_order(lane, result.next_offset)
                 return
             found = [item for item in split_records(result.body) if item[0] not in buried]
@@ -100,7 +100,7 @@ class InOrder:
             if offsets:
                 start = max(offsets[0], lane.cursor)
         self._lanes.ordered(lane, offsets[0], following)
-        self._lanes.call_at(following.blocked_until(), lane)
+        self._lanes.call_at(following.compute_blocked_until(), lane)
         answer.append_messages(
             lane.queue_id, start, found, flag=NORMAL, broker_name=self._config.broker_name
         )
@@ -158,12 +158,12 @@ class InOrder:
                     f"offset is illegal, key:{lane.topic}@{lane.group}@{lane.queue_id}, "
                     f"old:{lane.cursor}, commit:{offset}, next:-1"
                 )
-        until_ms = batch.blocked_until()
+        until_ms = batch.compute_blocked_until()
         batch = msgspec.structs.replace(batch, acked=batch.acked | set(offsets))
         self._lanes.ordered(lane, batch.next_offset(), batch)
-        if 0 < batch.blocked_until() < until_ms:
+        if 0 < batch.compute_blocked_until() < until_ms:
             # The remaining messages were postponed.
-            self._lanes.call_at(batch.blocked_until(), lane)
+            self._lanes.call_at(batch.compute_blocked_until(), lane)
         return True
 
     def change_invisible(
@@ -184,5 +184,5 @@ class InOrder:
             suspended=batch.suspended | {offset} if suspend else batch.suspended - {offset},
         )
         self._lanes.ordered(lane, lane.cursor, batch)
-        self._lanes.call_at(batch.blocked_until(), lane)
+        self._lanes.call_at(batch.compute_blocked_until(), lane)
         return batch.pop_ms, visible_ms - batch.pop_ms

@@ -126,7 +126,7 @@ class Lanes:
     def _note(self, record: bytes) -> None:
         self.journal.append(record)
         if self.channel is not None and self.channel.is_replicated:
-            self.channel.note(without_copy(record))
+            self.channel.note(strip_copy(record))
 
     def __iter__(self) -> Iterator[Lane]:
         return iter(list(self._by_key.values()))
@@ -290,7 +290,7 @@ class Lanes:
                 if not entry.is_copied:
                     times.setdefault(entry.visible_ms, []).append(offset)
             if lane.batch is not None:
-                times.setdefault(lane.batch.blocked_until(), [])
+                times.setdefault(lane.batch.compute_blocked_until(), [])
             for time_ms, offsets in times.items():
                 self._due_sequence += 1
                 due.append((time_ms, self._due_sequence, lane, offsets))
@@ -417,7 +417,7 @@ class Lanes:
         return clamped
 
 
-def without_copy(record: bytes) -> bytes:
+def strip_copy(record: bytes) -> bytes:
     """Return a journal record without its second copy: the log has its own checksum."""
     return record[: len(record) // 2]
 

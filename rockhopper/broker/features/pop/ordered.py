@@ -28,7 +28,7 @@ class OrderedBatch(msgspec.Struct):
         """The time from which *offset* may be handed out again."""
         return self.visible_at.get(offset, self.pop_ms + self.invisible_ms)
 
-    def blocked_until(self) -> int:
+    def compute_blocked_until(self) -> int:
         """The time from which the queue may hand out messages again; 0 if all are settled."""
         return max(
             (self.visible_ms(offset) for offset in self.offsets if offset not in self.acked),
@@ -39,7 +39,7 @@ class OrderedBatch(msgspec.Struct):
         """Whether a pop by *attempt_id* has to wait."""
         if attempt_id is not None and attempt_id == self.attempt_id:
             return False
-        return now_ms < self.blocked_until()
+        return now_ms < self.compute_blocked_until()
 
     def next_offset(self) -> int:
         """The first offset that is not acknowledged, or the one after the last."""

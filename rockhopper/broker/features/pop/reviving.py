@@ -25,7 +25,7 @@ from rockhopper.broker.kernel.tables.subscription_groups import (
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.server.loop.wall_waits import WallTimer
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
-from rockhopper.broker.store.log.encoding import without_own_properties
+from rockhopper.broker.store.log.encoding import drop_own_properties
 from rockhopper.broker.store.put import Copy
 from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.protocol.errors import ProtocolError
@@ -279,10 +279,10 @@ class Reviving:
         """
         if lane.topic != retry_topic(lane.group):
             return origin_topic(lane.group, lane.topic)
-        named = properties.get(PROPERTY_RETRY_TOPIC) or self.sent_topic(properties)
+        named = properties.get(PROPERTY_RETRY_TOPIC) or self.find_sent_topic(properties)
         return named or self.popped_topics.get(lane.group)
 
-    def sent_topic(self, properties: Mapping[str, str]) -> str | None:
+    def find_sent_topic(self, properties: Mapping[str, str]) -> str | None:
         """Return the topic of the original message of a copy; None if it is unknown."""
         origin_id = properties.get(PROPERTY_ORIGIN_MESSAGE_ID, "")
         try:
@@ -326,7 +326,7 @@ class Reviving:
 
 
 def _properties_of_copy(message: StoredMessage) -> dict[str, str]:
-    properties = without_own_properties(message.properties)
+    properties = drop_own_properties(message.properties)
     properties.pop(PROPERTY_POP_CK, None)
     properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, message.offset_message_id)
     return properties

@@ -293,12 +293,14 @@ class PopService(Part, KernelListener):
             before = answer.count
             self._pop_lane(wanted, lane, answer, retry=retry)
             if answer.count > before and not wanted.order:
-                self._stats.checkpointed(wanted.topic, wanted.group).count_request(1, 0)
+                self._stats.get_checkpoint_traffic(wanted.topic, wanted.group).count_request(1, 0)
                 if not retry:
-                    self._stats.got(topic, wanted.group).handed_out(queue_id, lane.cursor)
+                    self._stats.get_pull_traffic(topic, wanted.group).record_delivery(
+                        queue_id, lane.cursor
+                    )
         if answer.count:
             self._stats.get_found += 1
-            traffic = self._stats.got(wanted.topic, wanted.group)
+            traffic = self._stats.get_pull_traffic(wanted.topic, wanted.group)
             traffic.count_request(answer.count, sum(map(len, answer.records)))
         else:
             self._stats.get_missed += 1
@@ -347,7 +349,7 @@ class PopService(Part, KernelListener):
             peer,
             key,
             wanted.queue_id,
-            self.sources.waited_for(wanted),
+            self.sources.list_waited_queues(wanted),
             wanted.filter_key,
             attempt,
             attempt_id=wanted.attempt_id if wanted.order else None,
@@ -448,7 +450,7 @@ class PopService(Part, KernelListener):
         if not is_popped_copy(properties):
             is_others = topic.removeprefix(RETRY_PREFIX) in self._groups
             return not is_others and properties.get(PROPERTY_RETRY_TOPIC, "") in ("", wanted.topic)
-        sent = self.reviving.sent_topic(properties)
+        sent = self.reviving.find_sent_topic(properties)
         return sent is None or sent == wanted.topic
 
     def ack(
@@ -464,7 +466,7 @@ class PopService(Part, KernelListener):
             return
         if info.is_orderly:
             if self._in_order.ack(lane, offsets, info):
-                self._stats.acked(topic, group).count_request(len(offsets), 0)
+                self._stats.get_ack_traffic(topic, group).count_request(len(offsets), 0)
                 self._handle_change(lane)
                 if lane.batch is None or not lane.batch.blocks(None, self._now_ms()):
                     self.reviving.ring(lane)
@@ -474,7 +476,7 @@ class PopService(Part, KernelListener):
             return
         was_full = len(lane.entries) >= self._live.pop_in_flight_max
         self.lanes.acked(lane, mine)
-        self._stats.acked(topic, group).count_request(len(mine), 0)
+        self._stats.get_ack_traffic(topic, group).count_request(len(mine), 0)
         self._handle_change(lane)
         if was_full:
             self.reviving.ring(lane)
@@ -524,7 +526,7 @@ class PopService(Part, KernelListener):
         pop_ms = max(now_ms, entry.pop_ms + 1)
         invisible_ms = max(now_ms + invisible_ms - pop_ms, 0)
         self.lanes.changed(lane, offset, InFlight(pop_ms, invisible_ms, is_suspended=suspend))
-        self._stats.checkpointed(topic, group).count_request(1, 0)
+        self._stats.get_checkpoint_traffic(topic, group).count_request(1, 0)
         self._handle_change(lane)
         return pop_ms, invisible_ms
 

@@ -74,7 +74,7 @@ class PopSources:
         named = pop_retry_topics(wanted.group, wanted.topic)
         return [found for name in named if (found := self._topics.get(name)) is not None]
 
-    def waited_for(self, wanted: PopRequest) -> list[Queue]:
+    def list_waited_queues(self, wanted: PopRequest) -> list[Queue]:
         """The queues that a waiting pop waits for; −1 means all queues of a topic."""
         queues = [(wanted.topic, max(wanted.queue_id, ANY_QUEUE))]
         # The first retry topic may be created later.

@@ -16,10 +16,10 @@ import structlog
 
 from rockhopper.broker.feature import State
 from rockhopper.broker.features.pop.compaction import Compaction
-from rockhopper.broker.features.pop.lanes import Lanes, lane_record, without_copy
+from rockhopper.broker.features.pop.lanes import Lanes, lane_record, strip_copy
 from rockhopper.broker.features.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.kernel.state_channels import Channel, StateChannels
-from rockhopper.broker.kernel.state_records import Entry, joined
+from rockhopper.broker.kernel.state_records import Entry, join
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.record_journal import RecordJournal
 from rockhopper.broker.store.message_store import MessageStore
@@ -66,7 +66,7 @@ class PopState(State):
     def snapshot(self) -> Iterator[Entry]:
         """Return all lanes."""
         yield POPPED_ALL, b""
-        yield from joined(POPPED, [without_copy(lane_record(lane)) for lane in self.lanes])
+        yield from join(POPPED, [strip_copy(lane_record(lane)) for lane in self.lanes])
 
     def apply(self, kind: int, payload: bytes, log_offset: int) -> None:
         """Apply changes of lanes. Raises OSError."""

@@ -25,14 +25,14 @@ from rockhopper.broker.server.remoting.dispatcher import (
     Request,
     Response,
     Row,
+    choose_unconfirmed_code,
     serves,
     store_error_response,
-    unconfirmed_code,
 )
 from rockhopper.broker.server.remoting.permissions import on_topic
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
-from rockhopper.broker.store.log.encoding import without_own_properties
+from rockhopper.broker.store.log.encoding import drop_own_properties
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import IllegalMessage
@@ -120,7 +120,7 @@ class ReplyProcessor(KernelListener):
         try:
             await self._store.safe_point.wait(end)
         except StoreError as error:
-            response.code, response.remark = unconfirmed_code(error), str(error)
+            response.code, response.remark = choose_unconfirmed_code(error), str(error)
         return response
 
     def _answer_unstored(self, send: Send) -> Response:
@@ -130,7 +130,7 @@ class ReplyProcessor(KernelListener):
 
     async def _push(self, request: Request, send: Send) -> str | None:
         """Push the reply to the requester; return the reason as a sentence if that failed."""
-        properties = without_own_properties(decode_properties(send.properties))
+        properties = drop_own_properties(decode_properties(send.properties))
         client_id = properties.get(PROPERTY_REPLY_TO_CLIENT)
         if not client_id:
             return (

@@ -100,7 +100,7 @@ class BatchAppender:
         """Return those of *topics* that do not exist."""
         return sorted(name for name in topics if name not in self._topics)
 
-    def appended_count(self, batch: str, from_offset: int) -> int:
+    def count_appended(self, batch: str, from_offset: int) -> int:
         """Return the number of messages of *batch* in the log from an offset on."""
         count = 0
         of_runs: Counter[int] = Counter()

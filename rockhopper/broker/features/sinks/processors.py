@@ -20,7 +20,7 @@ from rockhopper.broker.server.remoting.dispatcher import Request, Response, Row,
 from rockhopper.broker.server.remoting.permissions import (
     ExaminedRequest,
     RequiredPermission,
-    in_field,
+    name_field,
 )
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
@@ -78,7 +78,7 @@ def _list_staged_topics(request: ExaminedRequest) -> Iterable[str]:
     return {decode_sink_item(part).topic for part in split_sink_items(request.body)}
 
 
-PUBLISHING = RequiredPermission((Action.PUB,), SINK, in_field("sinkId"))
+PUBLISHING = RequiredPermission((Action.PUB,), SINK, name_field("sinkId"))
 STAGED_TOPICS = RequiredPermission((Action.PUB,), ResourceKind.TOPIC, _list_staged_topics)
 
 

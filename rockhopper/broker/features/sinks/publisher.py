@@ -157,7 +157,7 @@ class SinkPublisher(Part):
             intent = msgspec.structs.replace(intent, from_offset=self._store.log.written_offset)
             self._journal.save_intent(intent)
         batch = _batch(intent)
-        start = self._appender.appended_count(batch, intent.from_offset)
+        start = self._appender.count_appended(batch, intent.from_offset)
         staged = sum(count for path in paths for _, count, _ in entries(path))
         if start == 0 and staged != intent.message_count:
             self._journal.set_aside(f"intent-{self._now_ms()}.incomplete.json")
@@ -304,7 +304,7 @@ class SinkPublisher(Part):
             return
         self._appender.deleted.add(name)
         busy, kept = self._busy(), self.shared.keeps()
-        found = [key for key in self._parts.for_topic(name) if key not in kept]
+        found = [key for key in self._parts.list_for_topic(name) if key not in kept]
         gone = [key for key in found if key[:2] not in busy]
         if gone:
             log.warning("staged sink parts dropped: their topic was deleted", topic=name)
@@ -318,7 +318,7 @@ class SinkPublisher(Part):
 
         A batch that is being published is completed.
         """
-        self._discard(self._parts.untouched_since(self._passed_ms() + 1))
+        self._discard(self._parts.list_untouched_since(self._passed_ms() + 1))
         if self.published:
             self.published.clear()
             self._journal.save_published({})
@@ -330,7 +330,7 @@ class SinkPublisher(Part):
     def expire(self) -> None:
         """Forget parts that were neither extended nor published for a long time."""
         busy, kept = self._busy(), self.shared.keeps()
-        found = self._parts.untouched_since(self._passed_ms() - self._expire_ms)
+        found = self._parts.list_untouched_since(self._passed_ms() - self._expire_ms)
         stale = [key for key in found if key[:2] not in busy and key not in kept]
         if stale:
             log.warning("staged sink parts expired", parts=len(stale))
@@ -354,9 +354,9 @@ class SinkPublisher(Part):
             await asyncio.shield(task)
         last, count = self.published.get(sink_id, (-1, 0))
         if batch_id <= last:
-            await self._published_channel.confirmed()
+            await self._published_channel.wait_until_confirmed()
             return (count if batch_id == last else 0), True
-        if (held := self.shared.prepared_batch(sink_id)) > batch_id:
+        if (held := self.shared.get_prepared_batch(sink_id)) > batch_id:
             raise SinkError(
                 f"sink {sink_id} is preparing batch {held} here, but this is batch {batch_id}: "
                 "another job uses the same sink id, so use another one"
@@ -385,7 +385,7 @@ class SinkPublisher(Part):
         """
         self._check_owner(sink_id, owner)
         if batch_id <= self.last_batch_id(sink_id):
-            await self._published_channel.confirmed()
+            await self._published_channel.wait_until_confirmed()
             return batch_id, {}
         # Remains of a published batch after a kill or a failover do not count.
         self.shared.published(sink_id, self.last_batch_id(sink_id))
@@ -393,7 +393,7 @@ class SinkPublisher(Part):
             await self._own(sink_id, owner)
             await self._note_content(sink_id, batch_id, content)
             await self.shared.decide(sink_id, batch_id, shares)
-        await self._published_channel.confirmed()
+        await self._published_channel.wait_until_confirmed()
         return self.shared.decision(sink_id) or (-1, {})
 
     def content(self, sink_id: str, batch_id: int) -> str:
@@ -426,7 +426,7 @@ class SinkPublisher(Part):
         self._check_owner(sink_id, owner)
         last, count = self.published.get(sink_id, (-1, 0))
         if batch_id <= last:
-            await self._published_channel.confirmed()
+            await self._published_channel.wait_until_confirmed()
             return (count if batch_id == last else 0), True
         key = (sink_id, batch_id)
         task = self._publishing.get(key)
@@ -463,7 +463,7 @@ class SinkPublisher(Part):
                 await self._replicate_intent(intent, paths)
                 await self._append(intent, paths)
             await self._settle(intent, paths)
-            await self._published_channel.confirmed()
+            await self._published_channel.wait_until_confirmed()
             return intent.message_count
 
     async def _replicate_intent(self, intent: Intent, paths: list[Path]) -> None:
@@ -471,7 +471,7 @@ class SinkPublisher(Part):
         self._intent_channel.note(encode_intent(intent))
         # The batch will be published, here or elsewhere; what follows waits for the followers.
         with contextlib.suppress(NotReplicatedError):
-            await self._intent_channel.confirmed()
+            await self._intent_channel.wait_until_confirmed()
 
     async def _replicate_parts(self, paths: list[Path]) -> None:
         if self._part_channel.is_replicated:

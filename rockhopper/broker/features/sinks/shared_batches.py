@@ -32,7 +32,7 @@ class SharedBatches:
             for name in entry["parts"]
         }
 
-    def prepared_batch(self, sink_id: str) -> int:
+    def get_prepared_batch(self, sink_id: str) -> int:
         """The batch of a sink that has prepared parts; −1 if none."""
         entry = self._prepared.entries.get(sink_id)
         return int(entry["batchId"]) if entry else -1
@@ -40,7 +40,7 @@ class SharedBatches:
     async def prepare(self, sink_id: str, batch_id: int, names: Collection[str]) -> None:
         """Keep these parts as well. Raises OSError, StoreError: they may be lost."""
         held = set(names)
-        if self.prepared_batch(sink_id) == batch_id:
+        if self.get_prepared_batch(sink_id) == batch_id:
             held |= set(self._prepared.entries[sink_id]["parts"])
         self._prepared.set(sink_id, {"batchId": batch_id, "parts": sorted(held)})
         await self._prepared.saved()
@@ -70,7 +70,7 @@ class SharedBatches:
 
     def published(self, sink_id: str, batch_id: int) -> None:
         """Drop the entries of a batch that is published here, and of earlier ones."""
-        if 0 <= self.prepared_batch(sink_id) <= batch_id:
+        if 0 <= self.get_prepared_batch(sink_id) <= batch_id:
             self._prepared.forget(sink_id)
         decided = self._decisions.entries.get(sink_id)
         if decided is not None and decided["batchId"] <= batch_id:

@@ -118,7 +118,7 @@ class StagedParts:
         """Return the parts of a sink, or of one of its batches."""
         return [key for key in self._parts if key[0] == sink and batch_id in (None, key[1])]
 
-    def for_topic(self, topic: str) -> list[PartKey]:
+    def list_for_topic(self, topic: str) -> list[PartKey]:
         """Return the parts that have, or may have, messages for a topic."""
         return [
             key for key, part in self._parts.items() if part.topics is None or topic in part.topics
@@ -180,7 +180,7 @@ class StagedParts:
                 paths.append(part.path)
         return paths
 
-    def untouched_since(self, time_ms: int) -> list[PartKey]:
+    def list_untouched_since(self, time_ms: int) -> list[PartKey]:
         """Return the parts that have not been extended since."""
         return [key for key, part in self._parts.items() if part.touched_ms < time_ms]
 

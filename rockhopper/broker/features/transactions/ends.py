@@ -32,7 +32,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TRANSACTION_CHECK_TIMES,
-    whole_number,
+    parse_whole_number,
 )
 from rockhopper.protocol.requests import EndTransactionRequest
 from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_COMMIT, SYS_FLAG_TRANSACTION_MASK
@@ -169,7 +169,7 @@ class TransactionEnds:
         """Return the open copy that a broker made of this half message, at another offset."""
         if message.queue_offset in self._ended:
             return None
-        for copy in self._ledger.same_message(message, TRANSACTION_HALF_TOPIC):
+        for copy in self._ledger.find_same_message(message, TRANSACTION_HALF_TOPIC):
             half = self._halves.get(copy.queue_offset)
             if half is not None and is_copy(copy.properties):
                 return half
@@ -179,7 +179,7 @@ class TransactionEnds:
         """Handle the end of a transaction that is not open: repeated, contradicting, or held."""
         committed = self._ended.get(message.queue_offset)
         if committed is None:
-            copies = self._ledger.same_message(message, TRANSACTION_HALF_TOPIC)
+            copies = self._ledger.find_same_message(message, TRANSACTION_HALF_TOPIC)
             has_copies = any(is_copy(copy.properties) for copy in copies)
             committed = self._ledger.has_final(message, has_copies=has_copies)
             if commit and not committed and self._is_held(message):
@@ -195,7 +195,7 @@ class TransactionEnds:
         return self._check_decision(message.queue_offset, end, commit=commit, committed=committed)
 
     def _is_held(self, message: StoredMessage) -> bool:
-        held = self._ledger.same_message(message, TRANSACTION_CHECK_MAX_TIME_TOPIC)
+        held = self._ledger.find_same_message(message, TRANSACTION_CHECK_MAX_TIME_TOPIC)
         return next(held, None) is not None
 
     def _check_decision(
@@ -251,7 +251,7 @@ class TransactionEnds:
             raise TopicNotFound(
                 f"topic[{name}] not exist, the transaction stays open: create the topic again"
             )
-        queue_id = whole_number(properties.pop(PROPERTY_REAL_QUEUE_ID, None))
+        queue_id = parse_whole_number(properties.pop(PROPERTY_REAL_QUEUE_ID, None))
         queue_nums = max(topic.write_queue_nums, topic.read_queue_nums, 1)
         if not 0 <= queue_id < queue_nums:
             # The topic has shrunk since.

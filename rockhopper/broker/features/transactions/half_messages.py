@@ -29,7 +29,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_TRANSACTION_PREPARED,
     PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET,
     PROPERTY_UNIQUE_KEY,
-    whole_number,
+    parse_whole_number,
 )
 
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
@@ -109,7 +109,7 @@ def make_half(properties: dict[str, str], topic: str, queue_id: int, group: str)
 
 def immunity_ms(properties: Mapping[str, str]) -> int | None:
     """Return the time before the first check; None if the producer leaves it to the broker."""
-    seconds = whole_number(properties.get(PROPERTY_CHECK_IMMUNITY_TIME))
+    seconds = parse_whole_number(properties.get(PROPERTY_CHECK_IMMUNITY_TIME))
     return min(seconds, _IMMUNITY_S_MAX) * 1000 if seconds >= 0 else None
 
 
@@ -134,7 +134,7 @@ def op_properties(final_position: int | None) -> dict[str, str]:
     return properties
 
 
-def finished_offsets(body: bytes) -> list[int]:
+def parse_finished_offsets(body: bytes) -> list[int]:
     """Return the half queue offsets in an op message; skip anything that is not a number."""
     parts = body.decode("ascii", "replace").split(",")
     return [int(part) for part in parts if part.isascii() and part.isdigit() and len(part) < 20]
@@ -146,6 +146,6 @@ def message_to_check(half: StoredMessage, check_times: int) -> StoredMessage:
     return dataclasses.replace(
         half,
         topic=properties.get(PROPERTY_REAL_TOPIC, half.topic),
-        queue_id=max(whole_number(properties.get(PROPERTY_REAL_QUEUE_ID)), 0),
+        queue_id=max(parse_whole_number(properties.get(PROPERTY_REAL_QUEUE_ID)), 0),
         properties=properties | {PROPERTY_TRANSACTION_CHECK_TIMES: str(check_times)},
     )

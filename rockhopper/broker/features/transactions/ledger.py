@@ -20,11 +20,11 @@ from rockhopper.broker.features.transactions.half_messages import (
     HALF_QUEUE_ID,
     PROPERTY_FINAL_OFFSET,
     TRANSACTION_GROUP,
-    finished_offsets,
     immunity_ms,
     is_copy,
     op_body,
     op_properties,
+    parse_finished_offsets,
 )
 from rockhopper.broker.features.transactions.open_halves import OpenHalf
 from rockhopper.broker.kernel.scheduled.delays import WAITING_TOPICS
@@ -40,7 +40,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_REAL_TOPIC,
     PROPERTY_TRANSACTION_CHECK_TIMES,
     PROPERTY_UNIQUE_KEY,
-    whole_number,
+    parse_whole_number,
 )
 from rockhopper.protocol.store.message_codec import decode_message, decode_messages
 from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_COMMIT, SYS_FLAG_TRANSACTION_MASK
@@ -192,7 +192,9 @@ class Ledger:
                 properties.get(PROPERTY_PRODUCER_GROUP, ""),
                 message.store_time_ms,
                 op_floor=op_floor,
-                check_times=max(whole_number(properties.get(PROPERTY_TRANSACTION_CHECK_TIMES)), 0),
+                check_times=max(
+                    parse_whole_number(properties.get(PROPERTY_TRANSACTION_CHECK_TIMES)), 0
+                ),
                 is_verified=False,
             )
             key = (half.group, properties.get(PROPERTY_UNIQUE_KEY, ""))
@@ -214,13 +216,13 @@ class Ledger:
     def _list_finished(self, op_floor: int) -> set[int]:
         finished: set[int] = set()
         for message in self._read(TRANSACTION_OP_HALF_TOPIC, op_floor):
-            final = whole_number(message.properties.get(PROPERTY_FINAL_OFFSET))
+            final = parse_whole_number(message.properties.get(PROPERTY_FINAL_OFFSET))
             if final >= self._store.log.min_offset and not self._store.reading.reader.record(final):
                 log.error(
                     "a crash lost a committed message, and its transaction is open again", at=final
                 )
                 continue
-            finished.update(finished_offsets(message.body))
+            finished.update(parse_finished_offsets(message.body))
         return finished
 
     def _read(
@@ -254,10 +256,10 @@ class Ledger:
             _is_final(message)
             and (has_copies or message.prepared_transaction_offset == half.commit_log_offset)
             for topic in (half.properties.get(PROPERTY_REAL_TOPIC, ""), *WAITING_TOPICS)
-            for message in self.same_message(half, topic)
+            for message in self.find_same_message(half, topic)
         )
 
-    def same_message(self, half: StoredMessage, topic: str) -> Iterator[StoredMessage]:
+    def find_same_message(self, half: StoredMessage, topic: str) -> Iterator[StoredMessage]:
         """Yield the messages in *topic* with the unique key and producer group of *half*."""
         unique_key = half.properties.get(PROPERTY_UNIQUE_KEY)
         if not unique_key or not topic:

@@ -241,7 +241,7 @@ class Transactions(FeaturePart):
         """
         if self.ledger.has_final(message, has_copies=True):
             raise Refusal(f"the transaction of message {message.message_id} was committed already")
-        for copy in self.ledger.same_message(message, TRANSACTION_HALF_TOPIC):
+        for copy in self.ledger.find_same_message(message, TRANSACTION_HALF_TOPIC):
             if self.halves.get(copy.queue_offset) is not None:
                 return self._store.log.written_offset
         tail = self._store.staging.tail(TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID)

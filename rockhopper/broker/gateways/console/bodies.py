@@ -52,7 +52,7 @@ class ShownBody:
         return self.shown_bytes < self.size_bytes
 
 
-def opened(message: StoredMessage) -> tuple[bytes, str]:
+def open_body(message: StoredMessage) -> tuple[bytes, str]:
     """Return the body decompressed, or as stored and the reason; slow for large bodies."""
     try:
         return message.decompressed_body(DECOMPRESSED_SIZE_BYTES_MAX), ""
@@ -70,7 +70,7 @@ def compression(message: StoredMessage) -> str:
 
 def format_body(message: StoredMessage, form: str = "") -> ShownBody:
     """Return a body in *form*, or in a form that fits its content."""
-    body, problem = opened(message)
+    body, problem = open_body(message)
     is_opened = not problem
     is_text, pretty = _is_text(body), _pretty(body)
     if form not in FORMS or (form == "json" and pretty is None):

@@ -23,8 +23,8 @@ from rockhopper.broker.server.remoting.http import (
     HttpRequest,
     Page,
     basic_credentials,
+    identify_caller,
     unknown_name,
-    who_asks,
 )
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.users.access import CLUSTER, AccessRules, Action
@@ -113,7 +113,7 @@ class Console:
             return unknown_name(named)
         if request.method not in ("GET", "HEAD", "POST"):
             return Page(b"only GET, HEAD and POST are served\n", 405)
-        principal = who_asks(self._access, request)
+        principal = identify_caller(self._access, request)
         if isinstance(principal, Page):
             return Page(_SIGN_IN, principal.status, HTML)
         if not self._access.is_open and not self._access.may(principal, Action.GET, CLUSTER):

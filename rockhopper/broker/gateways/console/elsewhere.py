@@ -16,7 +16,7 @@ from rockhopper.client.network.addresses import BrokerAddress, split_address
 from rockhopper.protocol.addresses import is_loopback
 
 
-async def why_not(admin: Admin, host: str, kept: ResultCache) -> str:
+async def explain_refusal(admin: Admin, host: str, kept: ResultCache) -> str:
     """Return why a visitor at *host* may change nothing.
 
     The reason is blank if all masters on this host allow it.

@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from rockhopper.page_style import CSS
-from rockhopper.protocol.calendar_times import in_calendar
+from rockhopper.protocol.calendar_times import clamp_to_calendar
 
 _HERE = Path(__file__).parent
 # Controls except tab and line feed, direction marks, zero-width characters, separators, surrogates.
@@ -104,11 +104,11 @@ def size(value: float | None) -> str:
     return f"{value:,.1f} TiB"
 
 
-def when(time_ms: int | None) -> Markup | str:
+def format_time(time_ms: int | None) -> Markup | str:
     """Format a point in time by this host's clock."""
     if not time_ms or time_ms < 0:
         return "–"
-    if time_ms != in_calendar(time_ms):
+    if time_ms != clamp_to_calendar(time_ms):
         return f"{time_ms} ms"
     at = datetime.fromtimestamp(time_ms / 1000).astimezone()
     text = at.strftime("%Y-%m-%d %H:%M:%S")
@@ -163,7 +163,9 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters.update(count=count, rate=rate, size=size, when=when, duration=duration, ago=ago)
+    found.filters.update(
+        count=count, rate=rate, size=size, when=format_time, duration=duration, ago=ago
+    )
     found.globals.update(link=link, relink=relink, home="./", mark=static_mark())
     return found
 
@@ -173,6 +175,6 @@ def render(template: str, values: Mapping[str, Any]) -> bytes:
     return environment().get_template(template).render(values).encode("utf-8", "replace")
 
 
-def as_json(document: Any) -> bytes:
+def encode_json(document: Any) -> bytes:
     """Encode an answer for scripts."""
     return json.dumps(document).encode()

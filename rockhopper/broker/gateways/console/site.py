@@ -13,7 +13,7 @@ from rockhopper.broker.gateways.console.clients import UserClients, tls_of
 from rockhopper.broker.gateways.console.forms import Tokens
 from rockhopper.broker.gateways.console.hosts import FOLDER, HOME
 from rockhopper.broker.gateways.console.rendering import (
-    as_json,
+    encode_json,
     link,
     render,
     root_of,
@@ -208,7 +208,7 @@ class Site:
         """Return why an open broker takes no changes from this host; empty if it does."""
         if not (visit.may_change and visit.access.is_open):
             return ""
-        return await elsewhere.why_not(visit.admin, visit.principal.host, self._kept)
+        return await elsewhere.explain_refusal(visit.admin, visit.principal.host, self._kept)
 
     async def _run(self, visit: Visit, view: Callable[[], Awaitable[Result]]) -> Page:
         if not visit.name_services:
@@ -256,7 +256,7 @@ class Site:
             case TemplatePage():
                 return await self._render(visit, result)
             case JsonDocument(document):
-                return Page(as_json(document), content_type="application/json")
+                return Page(encode_json(document), content_type="application/json")
             case Raw(body, name):
                 saved = ("Content-Disposition", f'attachment; filename="{name}"')
                 return Page(body, content_type="application/octet-stream", headers=(saved,))

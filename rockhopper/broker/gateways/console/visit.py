@@ -156,7 +156,9 @@ class Visit:
         """Return whether brokers show a group to the visitor."""
         return self.access.may(self.principal, Action.GET, Resource(ResourceKind.GROUP, name))
 
-    def only_seen(self, names: Iterable[str], kind: ResourceKind = ResourceKind.TOPIC) -> list[str]:
+    def filter_seen(
+        self, names: Iterable[str], kind: ResourceKind = ResourceKind.TOPIC
+    ) -> list[str]:
         """Return the names that the visitor may see; the page says if there are others."""
         sees = self.sees_topic if kind == ResourceKind.TOPIC else self.sees_group
         named = list(names)
@@ -177,7 +179,7 @@ class Visit:
         """Return a reader of queues that uses no group and is not counted."""
         return GroupPuller(self.admin.session, None, is_browsing=True)
 
-    def needed(self, name: str) -> str:
+    def get_needed(self, name: str) -> str:
         """Return a required field of the query. Raises WrongInput."""
         value = self.query.get(name, "").strip()
         if not value:
@@ -226,7 +228,7 @@ def number(text: str, default: int, *, least: int = 0, most: int = 1 << 62) -> i
     return min(max(int(text), least), most)
 
 
-def whole(text: str, what: str) -> int:
+def parse_whole(text: str, what: str) -> int:
     """Parse a whole number from 0 on. Raises WrongInput, whose message contains *what*."""
     digits = text.strip().replace(",", "")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 19):

@@ -7,7 +7,11 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from rockhopper.broker.gateways.grpc.identity import ConnectionIdentity
-from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError, status_of, unconfirmed_status
+from rockhopper.broker.gateways.grpc.statuses import (
+    GrpcStatusError,
+    build_unconfirmed_status,
+    status_of,
+)
 from rockhopper.broker.server.loop.latencies import RequestLabels, RequestTimes
 from rockhopper.broker.store.files.errors import NotReplicatedError, StoreError, StoreFailedError
 from rockhopper.broker.store.lease_gate import LeaseGate
@@ -15,7 +19,7 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.access import AccessRules, Action, Resource, name_missing
 from rockhopper.broker.users.peer import ConnectionAddresses, Notice, Peer, Principal
 from rockhopper.protocol.grpc_v2.codes import Code, GrpcStatus
-from rockhopper.protocol.grpc_v2.framing import MessageSplitter, framed
+from rockhopper.protocol.grpc_v2.framing import MessageSplitter, encode_frame
 from rockhopper.protocol.grpc_v2.messages import Method
 
 _timeout_of = re.compile(r"([0-9]{1,8})([HMSmun])").fullmatch
@@ -201,7 +205,7 @@ class Call:
             self._waiting = WaitingCall(self)
         return self._waiting
 
-    def later(self, work: Coroutine[Any, Any, None]) -> None:
+    def run_later(self, work: Coroutine[Any, Any, None]) -> None:
         """Handle the rest of the request in *work*, which replies; its errors become the reply."""
         self.connection.run(self._finish(work))
 
@@ -221,12 +225,12 @@ class Call:
 
     def _release(self, message: Any, error: StoreError | None) -> None:
         if error is not None:
-            message = self.rpc.method.reply(status=unconfirmed_status(error))
+            message = self.rpc.method.reply(status=build_unconfirmed_status(error))
         self._answer(message)
 
     def _answer(self, message: Any) -> None:
         if not self.is_over:
-            self.connection.answer(self.stream_id, framed(message.SerializeToString()))
+            self.connection.answer(self.stream_id, encode_frame(message.SerializeToString()))
             self._note(_CODES.get(message.status.code, "unknown"), has_waited=False)
             self.over()
 
@@ -247,7 +251,7 @@ class Call:
         """Send one message of a stream."""
         if not self.is_over:
             self.connection.start_answer(self.stream_id)
-            self.connection.data(self.stream_id, framed(message.SerializeToString()))
+            self.connection.data(self.stream_id, encode_frame(message.SerializeToString()))
 
     def end_call(self, code: GrpcStatus = GrpcStatus.OK, text: str = "") -> None:
         """End the call after everything written."""
@@ -281,7 +285,7 @@ def reply_when_safe(store: MessageStore, call: Call, reply: Any, end_offset: int
 
     def release(error: StoreError | None) -> None:
         if isinstance(error, (StoreFailedError, NotReplicatedError)):
-            reply.status.CopyFrom(unconfirmed_status(error))
+            reply.status.CopyFrom(build_unconfirmed_status(error))
         call.reply(reply)
 
     store.safe_point.when(end_offset, release)

@@ -17,7 +17,7 @@ from rockhopper.broker.gateways.grpc.sending_rules import (
 from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError, millis_of
 from rockhopper.broker.kernel.send.send_request import Send
 from rockhopper.protocol.addresses import join_address
-from rockhopper.protocol.calendar_times import in_calendar
+from rockhopper.protocol.calendar_times import clamp_to_calendar
 from rockhopper.protocol.codes import MQ_VERSION
 from rockhopper.protocol.errors import CompressionError
 from rockhopper.protocol.grpc_v2.codes import Code
@@ -45,7 +45,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_TRANSACTION_PREPARED,
     PROPERTY_UNIQUE_KEY,
     SYSTEM_PROPERTIES,
-    whole_number,
+    parse_whole_number,
 )
 from rockhopper.protocol.sys_flags import (
     SYS_FLAG_COMPRESSED,
@@ -66,7 +66,7 @@ class SendLimits:
         self.now_ms = now_ms
 
 
-def checked_properties(
+def build_properties(
     message: Any, topic: str, born_host: str, limits: SendLimits
 ) -> dict[str, str]:
     """Validate a producer's *message* and return the properties to store.
@@ -153,7 +153,7 @@ def _compress_zlib(body: bytes) -> bytes:
     return zlib.compress(inflated)
 
 
-def delivered(message: StoredMessage, topic: str, namespace: str) -> Any:
+def build_message(message: StoredMessage, topic: str, namespace: str) -> Any:
     """Convert a stored message for a consumer, under the topic name that the consumer used.
 
     Bodies that RocketMQ 4 producers compressed are delivered uncompressed, because 5.x clients
@@ -183,9 +183,9 @@ def delivered(message: StoredMessage, topic: str, namespace: str) -> Any:
     system.message_type = type_of(properties)
     system.queue_id = message.queue_id
     system.queue_offset = message.queue_offset
-    system.born_timestamp.FromMilliseconds(in_calendar(message.born_time_ms))
+    system.born_timestamp.FromMilliseconds(clamp_to_calendar(message.born_time_ms))
     system.born_host = properties.get(PROPERTY_BORN_HOST) or message.born_host
-    system.store_timestamp.FromMilliseconds(in_calendar(message.store_time_ms))
+    system.store_timestamp.FromMilliseconds(clamp_to_calendar(message.store_time_ms))
     system.store_host = join_address(message.store_host, message.store_port)
     _put_labels(system, properties)
     return found
@@ -200,13 +200,13 @@ def _put_labels(system: Any, properties: dict[str, str]) -> None:
         system.keys.extend(key for key in keys.split(" ") if key)
     if group is not None:
         system.message_group = group
-    deliver_ms = whole_number(get(PROPERTY_TIMER_DELIVER_MS))
+    deliver_ms = parse_whole_number(get(PROPERTY_TIMER_DELIVER_MS))
     if deliver_ms >= 0:
-        system.delivery_timestamp.FromMilliseconds(in_calendar(deliver_ms))
+        system.delivery_timestamp.FromMilliseconds(clamp_to_calendar(deliver_ms))
     context = get(PROPERTY_TRACE_CONTEXT)
     if context is not None:
         system.trace_context = context
-    priority = whole_number(get(PROPERTY_PRIORITY))
+    priority = parse_whole_number(get(PROPERTY_PRIORITY))
     if 0 <= priority < 2**31:
         system.priority = priority
     lite_topic = get(PROPERTY_LITE_TOPIC)

@@ -19,7 +19,7 @@ from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.server.listening.gates import gate_with_tls
 from rockhopper.broker.server.listening.listener import Gate
 from rockhopper.broker.server.listening.tls import Tls, TlsError
-from rockhopper.broker.settings.advertise import fixed_host
+from rockhopper.broker.settings.advertise import choose_fixed_host
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.users.access import AccessRules
 
@@ -78,7 +78,7 @@ class GrpcGateway:
         )
         self._config = config
         self._tables = store.opened.layout.config
-        self._host = fixed_host(config.bind_address, config.broker_ip1)
+        self._host = choose_fixed_host(config.bind_address, config.broker_ip1)
         self._tls: Tls | None = None
         self._expiry: asyncio.TimerHandle | None = None
 

@@ -81,7 +81,7 @@ def type_of(properties: dict[str, str]) -> int:
     return MessageType.NORMAL
 
 
-def accepted_types(declared: str | None) -> list[int]:
+def get_accepted_types(declared: str | None) -> list[int]:
     """Return the types that a topic accepts, by its attribute message.type.
 
     The default is NORMAL.
@@ -94,7 +94,7 @@ def accepted_types(declared: str | None) -> list[int]:
 
 def check_type(topic: str, declared: str | None, number: int) -> None:
     """Check that *topic* accepts messages of a type. Raises GrpcStatusError."""
-    if number not in accepted_types(declared):
+    if number not in get_accepted_types(declared):
         name = _TYPE_NAMES[number]
         raise GrpcStatusError(
             Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,

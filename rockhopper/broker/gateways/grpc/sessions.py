@@ -147,7 +147,7 @@ class Sessions:
             )
         return session
 
-    def known(self, call: Call) -> ClientSession:
+    def get_known(self, call: Call) -> ClientSession:
         """Return the session, or refuse with a request for settings. Raises GrpcStatusError."""
         session = self.find(call)
         if session is None or session.settings is None:

@@ -58,7 +58,7 @@ OK = Status(code=Code.OK, message="OK")
 
 def status(code: Code, text: str) -> Status:
     """Return a status for a reply."""
-    return Status(code=code, message=errors.elided(text))
+    return Status(code=code, message=errors.shorten(text))
 
 
 def status_of(error: Exception) -> Status:
@@ -79,7 +79,7 @@ def status_of(error: Exception) -> Status:
     return status(Code.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
 
 
-def unconfirmed_status(error: StoreError) -> Status:
+def build_unconfirmed_status(error: StoreError) -> Status:
     """Return the status of a message that is in the log but not safe because of *error*."""
     if isinstance(error, StoreFailedError):
         return status(Code.INTERNAL_SERVER_ERROR, str(error))

@@ -7,7 +7,7 @@ from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.protocol.names import is_retry_topic
 
 
-def followed_topics(
+def iterate_followed_topics(
     offsets: ConsumerOffsetTable,
     consumers: ConsumerGroups,
     topics: Iterable[str],

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
 from rockhopper.broker.feature import FeaturePart
-from rockhopper.broker.kernel.families import SAMPLES_PER_TURN, Family, counter, gauge, rendered
+from rockhopper.broker.kernel.families import SAMPLES_PER_TURN, Family, counter, gauge, render
 from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.producers import ProducerTable
@@ -17,7 +17,7 @@ from rockhopper.broker.kernel.metrics.lag_metrics import LagAges, lag_families
 from rockhopper.broker.kernel.metrics.latency_metrics import latency_families
 from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.tables.topics import TopicTable
-from rockhopper.broker.observing.log import dropped_count
+from rockhopper.broker.observing.log import count_dropped
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.observing.version import own_version
 from rockhopper.broker.server.loop.stalls import STALL_S, StallWatchdog
@@ -65,7 +65,7 @@ class MetricsPage:
 
 
 async def _render(config: BrokerConfig, shown: Iterable[Family | None]) -> Page:
-    body, content_type = await rendered(config, shown)
+    body, content_type = await render(config, shown)
     return Page(body, content_type=content_type)
 
 
@@ -93,7 +93,7 @@ def families(
     yield readiness(is_ready=is_ready)
     yield counter(
         "rockhopper_log_lines_dropped_total", "Log lines that could not be written"
-    ).add_sample(dropped_count())
+    ).add_sample(count_dropped())
     yield from _waiting(stalls, kernel.scheduled.timers)
     yield gauge("rockhopper_parked_pulls", "Pulls that wait for a message").add_sample(
         len(kernel.long_polling)
@@ -159,7 +159,7 @@ def _traffic_in(stats: BrokerStats, topics: TopicTable) -> Iterator[Family | Non
     labels = ("topic", "is_system")
     messages = counter("rocketmq_messages_in_total", "Messages taken", *labels)
     size = counter("rocketmq_throughput_in_total", "Bytes of records stored", *labels)
-    for index, (topic, traffic) in enumerate(stats.by_key("put")):
+    for index, (topic, traffic) in enumerate(stats.iterate_by_key("put")):
         is_system = _text(topics.is_system(topic))
         messages.add_sample(traffic.messages, topic, is_system)
         size.add_sample(traffic.bytes, topic, is_system)
@@ -174,7 +174,7 @@ def _traffic_out(stats: BrokerStats, topics: TopicTable) -> Iterator[Family | No
     labels = ("topic", "consumer_group", "is_retry", "is_system")
     messages = counter("rocketmq_messages_out_total", "Messages sent to consumers", *labels)
     size = counter("rocketmq_throughput_out_total", "Bytes sent to consumers", *labels)
-    for index, (key, traffic) in enumerate(stats.by_key("get")):
+    for index, (key, traffic) in enumerate(stats.iterate_by_key("get")):
         topic, _, group = key.partition("@")
         values = (
             topic,
@@ -194,7 +194,7 @@ def _traffic_out(stats: BrokerStats, topics: TopicTable) -> Iterator[Family | No
         "topic",
         "consumer_group",
     )
-    for key, traffic in stats.by_key("dead"):
+    for key, traffic in stats.iterate_by_key("dead"):
         topic, _, group = key.partition("@")
         dead.add_sample(traffic.messages, topic, group)
     yield dead

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from rockhopper.broker.kernel.families import SAMPLES_PER_TURN, Family, gauge
 from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
-from rockhopper.broker.kernel.members.followed_topics import followed_topics
+from rockhopper.broker.kernel.members.followed_topics import iterate_followed_topics
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.names import is_retry_topic
 
@@ -34,7 +34,9 @@ class LagAges:
         self.looks = 0
         """The number of reads from the log."""
 
-    def stored_ms(self, store: MessageStore, topic: str, queue_id: int, offset: int) -> int:
+    def read_store_time_ms(
+        self, store: MessageStore, topic: str, queue_id: int, offset: int
+    ) -> int:
         """Return the store time of a message, −1 if it was deleted."""
         place = (topic, queue_id, offset)
         stored_ms = self._seen.get(place) or self._known.get(place)
@@ -83,7 +85,7 @@ class _Lag:
         low, high = self._store.reading.queue_range(topic, queue_id)
         position = max(offset, low)
         behind = max(0, high - position)
-        pulled = min(max(self._stats.pulled_offset(topic, group, queue_id), position), high)
+        pulled = min(max(self._stats.get_pulled_offset(topic, group, queue_id), position), high)
         age_ms = self._age_ms(topic, queue_id, position) if behind else 0
         sums.behind += behind
         sums.in_flight += max(0, pulled - position)
@@ -96,7 +98,7 @@ class _Lag:
         (self.lagging if behind else self.level).append(queue)
 
     def _age_ms(self, topic: str, queue_id: int, offset: int) -> int:
-        stored_ms = self._ages.stored_ms(self._store, topic, queue_id, offset)
+        stored_ms = self._ages.read_store_time_ms(self._store, topic, queue_id, offset)
         return max(self._now_ms() - stored_ms, 0) if stored_ms > 0 else 0
 
 
@@ -106,7 +108,7 @@ def lag_families(kernel: Kernel, ages: LagAges) -> Iterator[Family | None]:
     sums_of: list[tuple[str, str, _TopicLag]] = []
     queues_seen, looks = 0, ages.looks
     names = list(kernel.tables.topics.configs)
-    followed = followed_topics(
+    followed = iterate_followed_topics(
         kernel.tables.offsets,
         kernel.consumers,
         names,

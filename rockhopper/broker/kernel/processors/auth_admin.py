@@ -33,7 +33,7 @@ from rockhopper.broker.server.remoting.dispatcher import (
     Row,
     administers,
 )
-from rockhopper.broker.server.remoting.gate import answered_before_its_end
+from rockhopper.broker.server.remoting.gate import answer_before_close
 from rockhopper.broker.server.remoting.json_bodies import ADMIN_BODY_SIZE_BYTES_MAX, check_size
 from rockhopper.broker.server.remoting.permissions import CHANGE_CLUSTER, SEE_CLUSTER
 from rockhopper.broker.settings.auth_config import AuthConfig
@@ -118,7 +118,7 @@ class AuthAdminProcessors:
         if user is not None:
             self._check_super(request, user)
             self._check_not_last(user)
-            with answered_before_its_end(request):
+            with answer_before_close(request):
                 self._acls.replace_rules(name, ())
                 self._users.delete(name)
                 log.info("user deleted", user=name, by=request.principal.user or "nobody")
@@ -213,7 +213,7 @@ class AuthAdminProcessors:
             log.warning(
                 f"a secret is short: use at least {SECRET_LENGTH_MIN} characters", user=user.name
             )
-        with answered_before_its_end(request):
+        with answer_before_close(request):
             self._users.store_user(user)
             log.info("user changed", user=user.name, by=request.principal.user or "nobody")
             await self._save()

@@ -25,7 +25,7 @@ from rockhopper.broker.server.remoting.json_bodies import json_response, names_i
 from rockhopper.broker.server.remoting.permissions import (
     ExaminedRequest,
     RequiredPermission,
-    in_optional_field,
+    name_optional_field,
     on_group,
     on_topics_and_groups,
 )
@@ -79,7 +79,7 @@ def consuming(consumer: ConsumerData) -> tuple[RequiredPermission, RequiredPermi
 HEARTBEAT = on_topics_and_groups(Action.SUB, _not_at_the_gate, _not_at_the_gate)
 """Checked later, for each group (``consuming``), so that one cannot lock the others out."""
 UNREGISTER = RequiredPermission(
-    (Action.SUB,), ResourceKind.GROUP, in_optional_field("consumerGroup")
+    (Action.SUB,), ResourceKind.GROUP, name_optional_field("consumerGroup")
 )
 
 

@@ -138,7 +138,7 @@ class ConsumptionAdminProcessors:
                 offset = max(self._offsets.get(topic_name, group, queue_id) or 0, 0)
                 key = MessageQueueKey(topic_name, self._config.broker_name, queue_id)
                 consumed_ms = self._read_consumed_ms(topic_name, queue_id, offset)
-                pulled = max(offset, self._stats.pulled_offset(topic_name, group, queue_id))
+                pulled = max(offset, self._stats.get_pulled_offset(topic_name, group, queue_id))
                 queues.append(queue_text(key, OffsetWrapper(high, offset, pulled, consumed_ms)))
                 total += max(high - offset, 0)
                 in_flight += pulled - offset

@@ -50,8 +50,8 @@ from rockhopper.broker.server.remoting.permissions import (
     SEE_CLUSTER,
     ExaminedRequest,
     RequiredPermission,
-    everything,
-    in_field,
+    name_all,
+    name_field,
     on_group,
     on_topic_and_group,
     on_topics_and_groups,
@@ -107,14 +107,14 @@ def _list_measured_topics(request: ExaminedRequest) -> Iterable[str]:
     return filter(None, (request.ext.get("topic"), *listed))
 
 
-CONSUME_STATS = on_topics_and_groups(Action.GET, _list_measured_topics, in_field("consumerGroup"))
+CONSUME_STATS = on_topics_and_groups(Action.GET, _list_measured_topics, name_field("consumerGroup"))
 GROUP_MADE = RequiredPermission(
     (Action.CREATE,), ResourceKind.GROUP, names_in_objects(None, "groupName")
 )
 GROUPS_MADE = RequiredPermission(
     (Action.CREATE,), ResourceKind.GROUP, names_in_objects("groupConfigList", "groupName")
 )
-ALL_GROUPS = RequiredPermission((Action.LIST,), ResourceKind.GROUP, everything)
+ALL_GROUPS = RequiredPermission((Action.LIST,), ResourceKind.GROUP, name_all)
 
 
 @dataclass(eq=False, repr=False)
@@ -352,7 +352,7 @@ class GroupAdminProcessors:
             if low < offset <= high:
                 consumed_ms = self._store.reading.store_time(topic, queue_id, offset - 1)
             key = MessageQueueKey(topic, self._config.broker_name, queue_id)
-            pulled = max(offset, self._stats.pulled_offset(topic, group, queue_id))
+            pulled = max(offset, self._stats.get_pulled_offset(topic, group, queue_id))
             texts.append(queue_text(key, OffsetWrapper(high, offset, pulled, max(consumed_ms, 0))))
         return texts
 

@@ -42,14 +42,14 @@ class QueryProcessors:
         """Return the row of each request code."""
         return {
             Code.QUERY_MESSAGE: serves(
-                self.by_key, on_topic(Action.SUB, Action.GET), promises_state=False
+                self.query_by_key, on_topic(Action.SUB, Action.GET), promises_state=False
             ),
             Code.VIEW_MESSAGE_BY_ID: serves(
-                self.by_offset, on_topic(Action.GET), promises_state=False
+                self.query_by_offset, on_topic(Action.GET), promises_state=False
             ),
         }
 
-    def by_key(self, request: Request) -> Response | Awaitable[Response]:
+    def query_by_key(self, request: Request) -> Response | Awaitable[Response]:
         """12: return the newest messages of a topic with a key, a unique key or a tag.
 
         They are in the order of the log, as from RocketMQ. The store compares the key of each
@@ -95,7 +95,7 @@ class QueryProcessors:
             )
         return Response(ext=ext, body=b"".join(records))
 
-    def by_offset(self, request: Request) -> Response:
+    def query_by_offset(self, request: Request) -> Response:
         """33: return the message at a commit log offset, which an offset message id contains."""
         fields = request.fields(ViewMessageRequest)
         of_topics = None

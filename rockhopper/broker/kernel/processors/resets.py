@@ -31,8 +31,8 @@ from rockhopper.broker.server.remoting.json_bodies import long_json_response
 from rockhopper.broker.server.remoting.permissions import (
     Names,
     RequiredPermission,
-    in_field,
-    in_optional_field,
+    name_field,
+    name_optional_field,
     on_group,
     on_topic_and_group,
     on_topics_and_groups,
@@ -65,11 +65,11 @@ def _split_names(field: str) -> Names:
 
 
 CORRECTED = (
-    *on_topics_and_groups(Action.GET, in_field("topic"), in_optional_field("compareGroup")),
+    *on_topics_and_groups(Action.GET, name_field("topic"), name_optional_field("compareGroup")),
     RequiredPermission((Action.GET,), ResourceKind.GROUP, _split_names("filterGroups")),
 )
 CLONED = (
-    RequiredPermission((Action.UPDATE,), ResourceKind.TOPIC, in_optional_field("topic")),
+    RequiredPermission((Action.UPDATE,), ResourceKind.TOPIC, name_optional_field("topic")),
     on_group(Action.GET, field="srcGroup"),
     on_group(Action.UPDATE, field="destGroup"),
 )

@@ -153,13 +153,15 @@ def _log_state(store: MessageStore, disk: tuple[int, int, int]) -> dict[str, str
     unflushed_bytes = max(store.log.written_offset - store.log.flushed_offset, 0)
     behind_bytes = max(store.log.written_offset - store.dispatch.offset, 0)
     return {
-        "commitLogDirCapacity": f"Total : {as_text(total_bytes)}, Free : {as_text(free_bytes)}.",
+        "commitLogDirCapacity": (
+            f"Total : {format_size(total_bytes)}, Free : {format_size(free_bytes)}."
+        ),
         "commitLogDiskRatio": _disk_ratio(disk),
         "commitLogMaxOffset": str(store.log.written_offset),
         "commitLogMinOffset": str(store.log.min_offset),
         "dispatchBehindBytes": str(behind_bytes),
         "earliestMessageTimeStamp": str(store.reading.earliest_time_ms),
-        "remainHowManyDataToFlush": as_text(unflushed_bytes),
+        "remainHowManyDataToFlush": format_size(unflushed_bytes),
     }
 
 
@@ -169,7 +171,7 @@ def _disk_ratio(disk: tuple[int, int, int]) -> str:
     return f"{used_bytes / max(used_bytes + free_bytes, 1):.4f}"
 
 
-def as_text(size_bytes: int) -> str:
+def format_size(size_bytes: int) -> str:
     size, unit = float(size_bytes), "B"
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if size < 1024 or unit == "TiB":

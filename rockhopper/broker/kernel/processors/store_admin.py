@@ -22,8 +22,8 @@ from rockhopper.broker.server.remoting.json_bodies import json_response, long_js
 from rockhopper.broker.server.remoting.permissions import (
     CHANGE_CLUSTER,
     SEE_CLUSTER,
-    in_field,
-    in_optional_field,
+    name_field,
+    name_optional_field,
     on_topic,
     on_topics_and_groups,
 )
@@ -58,7 +58,9 @@ CHECK_IN_PROGRESS = 2
 EXPORTABLE = frozenset(("topics", "subscriptiongroups", "consumeroffsets"))
 READ_AHEAD_NORMAL, READ_AHEAD_RANDOM = "0", "1"
 
-QUEUE_SEEN = on_topics_and_groups(Action.GET, in_field("topic"), in_optional_field("consumerGroup"))
+QUEUE_SEEN = on_topics_and_groups(
+    Action.GET, name_field("topic"), name_optional_field("consumerGroup")
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -112,7 +114,9 @@ class StoreAdminProcessors:
         """60: return the progress of timers, the first 56 bytes of RocketMQ's config/timercheck."""
         timers, now_ms = self._timers, self._now_ms()
         offset = timers.queue.offset
-        check = TimerCheck(timers.delivered_until_ms(now_ms), 0, offset, offset, 0, now_ms, offset)
+        check = TimerCheck(
+            timers.get_delivered_until_ms(now_ms), 0, offset, offset, 0, now_ms, offset
+        )
         return Response(body=encode_fields(check))
 
     async def timer_metrics(self, _request: Request) -> Response:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
-from rockhopper.broker.kernel.members.followed_topics import followed_topics
+from rockhopper.broker.kernel.members.followed_topics import iterate_followed_topics
 from rockhopper.broker.kernel.members.retry_owners import RetryOwners
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
@@ -71,10 +71,10 @@ class StatsProcessor:
             if not is_light(name)
         }
         groups = await self._put_groups_in(topics, looks, with_ages=fields.ages)
-        for name, traffic in self._stats.by_key("put"):
+        for name, traffic in self._stats.iterate_by_key("put"):
             if name in topics:
                 topics[name].sent = traffic.messages
-        for key, traffic in self._stats.by_key("get"):
+        for key, traffic in self._stats.iterate_by_key("get"):
             topic, _, group = key.partition("@")
             if topic in topics:
                 topics[topic].handed_out += traffic.messages
@@ -96,7 +96,7 @@ class StatsProcessor:
             figures.members = len(online.client_ids())
             if online.is_broadcasting:
                 figures.lag = LAG_UNKNOWN
-        followed = followed_topics(
+        followed = iterate_followed_topics(
             self._offsets,
             self._consumers,
             topics,

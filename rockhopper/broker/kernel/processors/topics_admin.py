@@ -138,7 +138,7 @@ class TopicAdminProcessors:
                 self.topic_stats, on_topic(Action.GET), promises_state=False
             ),
             Code.QUERY_TOPIC_CONSUME_BY_WHO: administers(
-                self.who_consumes, on_topic(Action.GET), promises_state=False
+                self.list_consumers, on_topic(Action.GET), promises_state=False
             ),
             Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: administers(
                 self.system_topics, SEE_CLUSTER, promises_state=False
@@ -424,7 +424,7 @@ class TopicAdminProcessors:
             lambda: {"offsetTable": map_of(queues), "topicPutTps": put_tps}
         )
 
-    def who_consumes(self, request: Request) -> Response:
+    def list_consumers(self, request: Request) -> Response:
         """300: return the groups that consume a topic now, or have offsets in it."""
         name = request.fields(TopicRequest).topic
         online = self._consumers.groups_of_topic(name)

@@ -47,7 +47,7 @@ class PullFilters:
         self._named: dict[tuple[str, str, str], Subscription | None] = {}
         self._warned: set[tuple[str, str]] = set()
 
-    def named(
+    def build_requested(
         self, group: str, topic: str, expression: str, expression_type: str
     ) -> Subscription | None:
         """Return the filter that a request contains.
@@ -93,7 +93,7 @@ class PullFilters:
                 f"{subscription.expression_type}: its setting enablePropertyFilter is false"
             )
 
-    def registered(self, group: str, subscription: Subscription) -> Subscription | None:
+    def find_registered(self, group: str, subscription: Subscription) -> Subscription | None:
         """Return the filter from a heartbeat of the group.
 
         Raises:
@@ -111,7 +111,7 @@ class PullFilters:
                 ) from None
         return None if subscription.matches_all else subscription
 
-    def ahead(
+    def find_newer(
         self,
         group: str,
         subscription: Subscription,
@@ -131,7 +131,7 @@ class PullFilters:
             Refusal: a heartbeat may still arrive, or is required because no expression is known
             (25).
         """
-        chosen = self.registered(group, subscription)
+        chosen = self.find_registered(group, subscription)
         ahead = f"ahead of its heartbeat: {group} {subscription.topic}"
         now_s = time.monotonic()
         known, since_s = cast("tuple[int, float]", connection.attributes.get(ahead, (-1, 0.0)))

@@ -270,7 +270,7 @@ class Puller(Part):
         if result.status is GetStatus.FOUND:
             if is_counted:
                 stats.get_found += 1
-                traffic = stats.got(pull.topic, pull.group)
+                traffic = stats.get_pull_traffic(pull.topic, pull.group)
                 traffic.count_request(result.count, len(result.body))
                 traffic.read(pull.queue_id, result.next_offset, time.perf_counter() - begun_s)
             if self._live.slave_read:
@@ -460,7 +460,7 @@ class Puller(Part):
                 f"consumer:[{pull.connection.peer}]"
             )
         if pull.sys_flag & PULL_FLAG_SUBSCRIPTION:
-            chosen = self.filters.named(
+            chosen = self.filters.build_requested(
                 pull.group, pull.topic, pull.expression or "*", pull.expression_type or "TAG"
             )
             self._check_reader(pull)
@@ -538,10 +538,10 @@ class Puller(Part):
                 f"the consumer's subscription not exist, group: {pull.group}, topic: {pull.topic}"
             )
         if subscription.version < pull.version:
-            return self.filters.ahead(
+            return self.filters.find_newer(
                 pull.group, subscription, pull.connection, pull.version, pull.expression_type
             )
-        return self.filters.registered(pull.group, subscription)
+        return self.filters.find_registered(pull.group, subscription)
 
 
 def _unknown_group(group: str) -> str:

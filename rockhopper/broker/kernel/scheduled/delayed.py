@@ -35,7 +35,7 @@ from rockhopper.broker.kernel.scheduled.delay_journal import DelayJournal, Pass
 from rockhopper.broker.kernel.scheduled.delay_search import DelaySearch
 from rockhopper.broker.kernel.scheduled.journal_sync import JournalSync
 from rockhopper.broker.kernel.scheduled.last_flush import last_flush
-from rockhopper.broker.kernel.scheduled.timers.copies import stage_copy, written_copies
+from rockhopper.broker.kernel.scheduled.timers.copies import find_written_copies, stage_copy
 from rockhopper.broker.kernel.state import State
 from rockhopper.broker.kernel.state_channels import Channel, StateChannels
 from rockhopper.broker.kernel.state_records import StateKind, decode_numbers, encode_numbers
@@ -295,7 +295,7 @@ class DelayedDelivery(Part):
         )
         if result.status is not GetStatus.FOUND:
             return 0
-        written = written_copies(self._store, about.log_end, decode_messages(result.body))
+        written = find_written_copies(self._store, about.log_end, decode_messages(result.body))
         return written[-1].queue_offset + 1 if written else 0
 
     def start(self) -> None:

@@ -17,7 +17,7 @@ from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGrou
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.store.log.encoding import without_own_properties
+from rockhopper.broker.store.log.encoding import drop_own_properties
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import Copy
 from rockhopper.broker.users.errors import GroupNotFound, NoPermission, Refusal
@@ -99,7 +99,7 @@ class SendBack:
             delay_level or FIRST_RETRY_LEVEL + message.reconsume_times,
         )
         end = self._put_copy(message, topic, queue_id, properties)
-        counter = self._stats.sent_back(properties[PROPERTY_RETRY_TOPIC], group)
+        counter = self._stats.get_send_back_traffic(properties[PROPERTY_RETRY_TOPIC], group)
         counter.count_request(1, message.size_bytes)
         return end
 
@@ -128,7 +128,7 @@ class SendBack:
 
 def _properties_of_copy(message: StoredMessage) -> dict[str, str]:
     """Return the copy's properties, including references to the original message."""
-    properties = without_own_properties(message.properties)
+    properties = drop_own_properties(message.properties)
     properties.setdefault(PROPERTY_RETRY_TOPIC, message.topic)
     properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, message.offset_message_id)
     properties[PROPERTY_WAIT] = "false"

@@ -7,7 +7,7 @@ from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.store.log.encoding import (
     DELAYING_PROPERTIES,
     OWN_PROPERTIES,
-    without_own_properties,
+    drop_own_properties,
 )
 from rockhopper.broker.users.errors import IllegalMessage
 from rockhopper.broker.users.peer import Peer
@@ -19,7 +19,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_WAIT,
     decode_properties,
     join_properties,
-    whole_number,
+    parse_whole_number,
 )
 from rockhopper.protocol.store.message_codec import (
     INNER_BATCH_COUNT_MAX,
@@ -74,7 +74,7 @@ def is_half(send: Send, properties: Mapping[str, str]) -> bool:
 
     A message that a consumer sends back does not: it carries TRAN_MSG of its first delivery.
     """
-    if send.reconsume_times > 0 and whole_number(properties.get(PROPERTY_DELAY_LEVEL)) > 0:
+    if send.reconsume_times > 0 and parse_whole_number(properties.get(PROPERTY_DELAY_LEVEL)) > 0:
         return False
     return (
         properties.get(PROPERTY_TRANSACTION_PREPARED, "").lower() == "true"
@@ -101,7 +101,7 @@ def batch_of(body: bytes) -> tuple[bytes, Messages]:
         if OWN_PROPERTIES.isdisjoint(properties):
             cleaned.append((flag, inner_body, text))
             continue
-        kept = join_properties(without_own_properties(properties))
+        kept = join_properties(drop_own_properties(properties))
         cleaned.append((flag, inner_body, kept.encode()))
     return encode_batch(cleaned), cleaned
 
@@ -135,7 +135,7 @@ def inner_count(send: Send, topic: TopicConfig) -> int:
     is_delayed = not DELAYING_PROPERTIES.isdisjoint(properties)
     if is_delayed or send.sys_flag & SYS_FLAG_TRANSACTION_MASK:
         raise IllegalMessage("a batch can neither be delayed nor be part of a transaction")
-    count = whole_number(number)
+    count = parse_whole_number(number)
     check_inner_count(count, number)
     return max(count, 1)
 

@@ -362,7 +362,7 @@ class JsonTable(ABC):
         """
         await self.on_disk()
         if self.channel is not None:
-            await self.channel.confirmed()
+            await self.channel.wait_until_confirmed()
 
     @property
     def awaits_replicas(self) -> bool:

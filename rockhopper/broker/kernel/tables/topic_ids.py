@@ -29,14 +29,14 @@ class TopicIds(CheckedTable):
 
     lost = "jobs will treat every topic as created anew: the list of topic ids is damaged"
 
-    def known(self, topic: str) -> str | None:
+    def find(self, topic: str) -> str | None:
         """Return the id of a topic, None if it was never queried."""
         entry = self.entries.get(topic)
         return None if entry is None else str(entry[0])
 
     def get(self, topic: str, log_end: int) -> str:
         """Return the id of an existing topic; ``saved`` must return before a client receives it."""
-        found = self.known(topic)
+        found = self.find(topic)
         if found is None:
             found = secrets.token_hex(ID_BYTES)
             self.set(topic, [found, log_end])

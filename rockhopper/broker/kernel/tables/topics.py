@@ -143,7 +143,7 @@ class TopicConfig:
     def text(self) -> fastjson.CachedText:
         """Return the object's text in topics.json, cached because each change rewrites the file."""
         if self._text is None:
-            self._text = fastjson.written(self.to_json(), 2)
+            self._text = fastjson.format_value(self.to_json(), 2)
         return self._text
 
     @classmethod

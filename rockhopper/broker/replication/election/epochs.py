@@ -22,7 +22,7 @@ class Epoch(NamedTuple):
     start_offset: int
 
 
-def entered(epochs: Sequence[Epoch], number: int, start_offset: int) -> tuple[Epoch, ...]:
+def add_epoch(epochs: Sequence[Epoch], number: int, start_offset: int) -> tuple[Epoch, ...]:
     """Return the table with a new epoch.
 
     Epochs that begin at *start_offset* or later are dropped.

@@ -39,7 +39,7 @@ from rockhopper.broker.replication.election.actions import (
     StreamLog,
 )
 from rockhopper.broker.replication.election.campaigning import BY_OPERATOR, PLANNED, Campaigning
-from rockhopper.broker.replication.election.epochs import common_end, entered
+from rockhopper.broker.replication.election.epochs import add_epoch, common_end
 from rockhopper.broker.replication.election.following import Following
 from rockhopper.broker.replication.election.leading import Follower, MasterTerm
 from rockhopper.broker.replication.election.messages import (
@@ -701,7 +701,7 @@ class Machine:
             return
         # A log without any epoch belongs to this one from its beginning on.
         start_offset = mine.log_end if mine.epochs else mine.log_start
-        mine.epochs = entered(mine.epochs, view.state.epoch, start_offset)
+        mine.epochs = add_epoch(mine.epochs, view.state.epoch, start_offset)
         self.actions.append(EnterEpoch(mine.epochs))
 
     def _step_back(self, now_ms: int) -> None:

@@ -96,7 +96,7 @@ class SetState:
         is_kept = bool(self.trail) and seen_state.changes >= self.trail[0].changes
         return is_kept and seen_state not in self.trail
 
-    def followed_by(self, state: "SetState", number_min: int = 0) -> "SetState":
+    def make_successor(self, state: "SetState", number_min: int = 0) -> "SetState":
         """Return a successor of this state, with its own SeenState."""
         before = self.seen_state
         content = f"{before.mark} {state.epoch} {state.master} {sorted(state.in_sync)}"
@@ -123,7 +123,7 @@ class SetState:
             in_sync -= {self.master}
         history = (*self.history, Term(epoch, master, why))[-HISTORY_MAX:]
         state = replace(self, epoch=epoch, master=master, in_sync=in_sync, history=history)
-        return self.followed_by(state, number_min)
+        return self.make_successor(state, number_min)
 
     def changed(
         self, *, joining: Replica | None = None, leaving: Replica | None = None
@@ -138,11 +138,11 @@ class SetState:
         is_below = len(in_sync) < min(self.min_in_sync, len(self.in_sync))
         if in_sync == self.in_sync or is_below or self.master not in in_sync:
             return None
-        return self.followed_by(replace(self, in_sync=in_sync))
+        return self.make_successor(replace(self, in_sync=in_sync))
 
     def with_floor(self, floor: int) -> "SetState":
         """Return the state with another floor, which the in-sync set reaches."""
-        return self.followed_by(replace(self, min_in_sync=floor))
+        return self.make_successor(replace(self, min_in_sync=floor))
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,13 +93,13 @@ def membership_of(
             replication.replicas if replication.unclean_after_power_cut else 0
         ),
         own_address=join_address(ha_host, port),
-        settings=tuple(shared_settings(config).items()),
+        settings=tuple(list_shared_settings(config).items()),
         gate=gate,
         outgoing=Outgoing(config.tls),
     )
 
 
-def shared_settings(config: BrokerConfig) -> dict[str, str]:
+def list_shared_settings(config: BrokerConfig) -> dict[str, str]:
     """Return the settings that all replicas should share.
 
     These are the settings of replication and of the log format.

@@ -81,7 +81,7 @@ class ReplicaStore:
         if self._store is None:
             return b""
         file_end = offset - offset % self._file_size_bytes + self._file_size_bytes
-        return self._store.log.written_bytes(offset, min(offset + size_bytes_max, file_end))
+        return self._store.log.read_written(offset, min(offset + size_bytes_max, file_end))
 
     def append(self, offset: int, data: bytes) -> None:
         """See ReplicaLog."""

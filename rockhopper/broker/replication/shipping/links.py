@@ -64,7 +64,7 @@ class Links:
         self._numbers = count(1)
 
     async def listen(self, host: str, port: int, acceptor: LinkAcceptor) -> Listener:
-        """Listen on a port; *acceptor* gets each connection and must call ``greeted``.
+        """Listen on a port; *acceptor* gets each connection and must call ``receive_greeting``.
 
         Raises:
             OSError: the port cannot be opened.
@@ -130,7 +130,7 @@ class Links:
             raise WireError("it has a different secret (haSecretFile)")
         link.send(wire.proof(secret, greeting, frame.nonce))
 
-    async def greeted(self, link: Link) -> Hello:
+    async def receive_greeting(self, link: Link) -> Hello:
         """Receive and check the greeting on an accepted connection.
 
         Raises:

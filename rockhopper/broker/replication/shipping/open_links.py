@@ -107,7 +107,7 @@ class OpenLinks:
 
     async def _accepted(self, link: Link) -> None:
         try:
-            hello = await self._links.greeted(link)
+            hello = await self._links.receive_greeting(link)
         except (WireError, TimeoutError) as error:
             self._refused(link, str(error) or "it did not greet in time")
             return

@@ -150,7 +150,7 @@ class StateLog:
             self._is_failing = True
             log.error("changes of state cannot be replicated", reason=str(error))
 
-    async def confirmed(self) -> None:
+    async def wait_until_confirmed(self) -> None:
         """Return once all noted records are replicated, including those noted before ``close``.
 
         Raises:

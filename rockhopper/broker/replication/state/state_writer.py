@@ -26,7 +26,7 @@ from rockhopper.broker.kernel.state_records import (
     Entry,
     StateKind,
     encode_table_entry,
-    joined,
+    join,
 )
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.replication.state import applied
@@ -125,7 +125,7 @@ class StateWriter:
         if self.is_writing:
             self._tell()
             self.drop()
-            await self._log.confirmed()
+            await self._log.wait_until_confirmed()
 
     def drop(self) -> None:
         """Stop, and drop the gathered changes.
@@ -171,9 +171,9 @@ class StateWriter:
         """Write the noted changes; no pass may be open."""
         self._log.flush()
 
-    async def confirmed(self) -> None:
+    async def wait_until_confirmed(self) -> None:
         """Return once followers have all noted changes. Raises NotReplicatedError, StoreError."""
-        await self._log.confirmed()
+        await self._log.wait_until_confirmed()
 
     def gather(self, interval_ms: int) -> None:
         """Write the changes after half of the time in which the followers should have them.
@@ -246,7 +246,7 @@ class StateWriter:
         for state in self._tables.states:
             entries += state.gathered()
         for kind, payloads in self._noted.items():
-            entries += joined(kind, payloads)
+            entries += join(kind, payloads)
         self._noted.clear()
         return entries
 

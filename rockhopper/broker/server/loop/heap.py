@@ -7,14 +7,14 @@ with zeros: a sixth of the time of a batch.
 
 from typing import Any
 
-from rockhopper.protocol.compiled import compiled
+from rockhopper.protocol.compiled import import_compiled
 
 IN_HEAP_BYTES = 8 << 20
 """A block of this size or more is returned when it is freed: the largest bodies are not kept."""
 AT_END_BYTES = 32 << 20
 """Up to this much free memory at the end of the heap is kept."""
 
-_heap = compiled("rockhopper.broker.server.loop._heap")
+_heap = import_compiled("rockhopper.broker.server.loop._heap")
 
 
 def keep_freed_memory(heap: Any = _heap) -> bool:

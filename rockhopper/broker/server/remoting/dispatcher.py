@@ -105,7 +105,7 @@ class RequestError(Exception):
         self.ext = ext
 
 
-def unconfirmed_code(error: StoreError) -> int:
+def choose_unconfirmed_code(error: StoreError) -> int:
     """Return the code for a message in the log that is unconfirmed because of *error*.
 
     Java producers treat a time-out as sent, and send again to another broker if the disk has
@@ -242,7 +242,7 @@ class Request:
 
     def _release(self, response: Response, error: StoreError | None) -> None:
         if error is not None:
-            response = Response(unconfirmed_code(error), str(error))
+            response = Response(choose_unconfirmed_code(error), str(error))
         self.connection.write(encode_response(self.command, response))
 
     def answer_when_safe(
@@ -250,7 +250,7 @@ class Request:
         response: Response,
         safe_point: "SafePoint",
         end_offset: int,
-        get_code: Callable[[StoreError], int] = unconfirmed_code,
+        get_code: Callable[[StoreError], int] = choose_unconfirmed_code,
     ) -> Response | None:
         """Return *response* if the log is safe up to *end_offset*; else None, and answer later.
 
@@ -336,7 +336,7 @@ def encode_response(request: Command, response: Response) -> bytes:
     """Return the response frame for *request*, in the request's serialisation."""
     ext, remark = response.ext, response.remark
     if remark is not None:
-        remark = errors.elided(remark)
+        remark = errors.shorten(remark)
     if request.ext and request.ext.get("rh") == "1":
         ext = {**(ext or {}), "rh": "1"}
     answer = Command(

@@ -30,9 +30,9 @@ from rockhopper.protocol.signing import (
     ACCESS_KEY,
     SIGNATURE,
     VISITOR,
+    build_signed_content,
     is_sealed,
     parse_signature,
-    signed_content,
 )
 
 ENDING_USERS = "ending users"
@@ -127,7 +127,7 @@ def _check(access: Guard, request: Signed, permissions: tuple[RequiredPermission
 
 def _identify(access: Guard, request: Signed) -> None:
     ext = request.ext
-    content = signed_content(ext, request.body, request.version)
+    content = build_signed_content(ext, request.body, request.version)
     signature = parse_signature(ext.get(SIGNATURE, ""))
     host = request.principal.host
     failures = request.attributes.get(FAILURES)
@@ -146,7 +146,7 @@ def _identify(access: Guard, request: Signed) -> None:
 
 
 @contextmanager
-def answered_before_its_end(request: Signed) -> Iterator[None]:
+def answer_before_close(request: Signed) -> Iterator[None]:
     """Send the response to a request before its own connection is closed.
 
     For changes of users: a user's own connection accepts no more requests, and is closed a moment

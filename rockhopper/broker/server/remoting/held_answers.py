@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Protocol
 
-from rockhopper.broker.server.remoting.dispatcher import unconfirmed_code
+from rockhopper.broker.server.remoting.dispatcher import choose_unconfirmed_code
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.protocol.codes import ResponseCode
@@ -32,12 +32,12 @@ def hold_back(
 
 
 def _write(connection: AnswerWriter, frames: bytes, error: StoreError | None) -> None:
-    connection.write(frames if error is None else unconfirmed_frames(frames, error))
+    connection.write(frames if error is None else encode_unconfirmed_frames(frames, error))
 
 
-def unconfirmed_frames(frames: bytes, error: StoreError) -> bytes:
+def encode_unconfirmed_frames(frames: bytes, error: StoreError) -> bytes:
     """Return the same responses with a code for: done here, but unconfirmed due to *error*."""
-    code = unconfirmed_code(error)
+    code = choose_unconfirmed_code(error)
     answers = []
     # Our own output: the response to a large batch exceeds the header limit for requests.
     decoder = FrameDecoder(header_size_bytes_max=HEADER_SIZE_BYTES_WRITABLE)

@@ -177,7 +177,7 @@ class HttpServer:
         access = self._access
         if access.is_open or is_loopback(request.host):
             return None
-        principal = who_asks(access, request)
+        principal = identify_caller(access, request)
         if isinstance(principal, Page):
             return principal
         if access.may(principal, Action.GET, CLUSTER):
@@ -194,7 +194,7 @@ def unknown_name(host_line: str) -> Page:
     )
 
 
-def who_asks(access: AccessRules, request: HttpRequest) -> Principal | Page:
+def identify_caller(access: AccessRules, request: HttpRequest) -> Principal | Page:
     """Return the principal of *request*, by HTTP Basic if there are users, or an error page."""
     if not isinstance(access, Guard) or access.is_open:
         return Principal(request.host)

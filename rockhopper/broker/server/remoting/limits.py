@@ -25,7 +25,7 @@ def raise_open_files_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def mapped_files_share() -> int:
+def compute_mapped_files_max() -> int:
     """Return the maximum number of mapped files of log and queues."""
     if not HOLDS_DESCRIPTOR:
         return MAPPED_FILES_MAX
@@ -36,7 +36,7 @@ def connection_shares(
     *, with_store: bool, with_name_service: bool, ports: int = 1
 ) -> tuple[int, int]:
     """Return the limits of connections: of each of the *ports*, and of the name server."""
-    mapped_files = mapped_files_share() if with_store and HOLDS_DESCRIPTOR else 0
+    mapped_files = compute_mapped_files_max() if with_store and HOLDS_DESCRIPTOR else 0
     available = _available() - mapped_files
     available = min(available, CONNECTIONS_MAX)
     if not with_name_service:

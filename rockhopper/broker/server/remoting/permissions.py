@@ -57,12 +57,12 @@ class RequiredPermission(NamedTuple):
 
 def on_topic(*actions: Action, field: str = "topic") -> RequiredPermission:
     """Return a permission on the topic in a header field."""
-    return RequiredPermission(actions, ResourceKind.TOPIC, in_field(field))
+    return RequiredPermission(actions, ResourceKind.TOPIC, name_field(field))
 
 
 def on_group(*actions: Action, field: str = "consumerGroup") -> RequiredPermission:
     """Return a permission on the group in a header field."""
-    return RequiredPermission(actions, ResourceKind.GROUP, in_field(field))
+    return RequiredPermission(actions, ResourceKind.GROUP, name_field(field))
 
 
 def on_topic_and_group(
@@ -84,20 +84,20 @@ def on_topics_and_groups(
 
 def on_cluster(action: Action) -> RequiredPermission:
     """Return a permission on the cluster as a whole."""
-    return RequiredPermission((action,), CLUSTER.kind, everything)
+    return RequiredPermission((action,), CLUSTER.kind, name_all)
 
 
-def in_field(field: str) -> Names:
+def name_field(field: str) -> Names:
     """Return a function for the name in a field; a missing one is empty, which is never allowed."""
     return lambda request: (request.ext.get(field, ""),)
 
 
-def in_optional_field(field: str) -> Names:
+def name_optional_field(field: str) -> Names:
     """Return a function for the name in a field, or nothing if the field is missing."""
     return lambda request: filter(None, (request.ext.get(field),))
 
 
-def everything(_request: ExaminedRequest) -> Iterable[str]:
+def name_all(_request: ExaminedRequest) -> Iterable[str]:
     """Return the name of all resources of a kind."""
     return ("*",)
 
@@ -106,7 +106,7 @@ ADMINISTRATION = on_cluster(Action.ADMINISTER)
 """The permission that every request of administrators needs."""
 SEE_CLUSTER, CHANGE_CLUSTER = on_cluster(Action.GET), on_cluster(Action.UPDATE)
 CONSUME = on_topic_and_group(Action.SUB)
-ALL_TOPICS = RequiredPermission((Action.LIST,), ResourceKind.TOPIC, everything)
+ALL_TOPICS = RequiredPermission((Action.LIST,), ResourceKind.TOPIC, name_all)
 
 
 def check_access(

@@ -14,7 +14,7 @@ from rockhopper.broker.server.listening.gates import gate_of
 from rockhopper.broker.server.listening.listener import OPEN, Gate
 from rockhopper.broker.server.listening.tls import TlsError
 from rockhopper.broker.server.remoting.startup import StartError, port_error, store_errors_explained
-from rockhopper.broker.settings.advertise import fixed_host
+from rockhopper.broker.settings.advertise import choose_fixed_host
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.settings.tls_config import TlsConfig
 from rockhopper.protocol.addresses import join_address
@@ -120,7 +120,7 @@ class Ports:
         if self._host not in _EVERYWHERE:
             return {}
         numbers = ", ".join(str(number) for number in self._numbers.values())
-        own = fixed_host(self._host, "")
+        own = choose_fixed_host(self._host, "")
         return {
             "listens_on": f"{self._host}, every address of this host ({own} and others): {numbers}"
         }

@@ -12,10 +12,10 @@ from rockhopper.broker.server.loop.latencies import RequestTimes
 from rockhopper.broker.server.remoting.connection import RemotingConnection
 from rockhopper.broker.server.remoting.dispatcher import (
     Response,
+    choose_unconfirmed_code,
     store_error_response,
-    unconfirmed_code,
 )
-from rockhopper.broker.server.remoting.held_answers import hold_back, unconfirmed_frames
+from rockhopper.broker.server.remoting.held_answers import encode_unconfirmed_frames, hold_back
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.store.message_store import MessageStore
@@ -204,8 +204,8 @@ def _release(
     connection: RemotingConnection, frames: bytes, note: Callable[[int], None]
 ) -> Callable[[StoreError | None], None]:
     def release(error: StoreError | None) -> None:
-        connection.write(frames if error is None else unconfirmed_frames(frames, error))
-        note(ResponseCode.SUCCESS if error is None else unconfirmed_code(error))
+        connection.write(frames if error is None else encode_unconfirmed_frames(frames, error))
+        note(ResponseCode.SUCCESS if error is None else choose_unconfirmed_code(error))
 
     return release
 

@@ -98,7 +98,7 @@ def check_grpc_extra() -> None:
         )
 
 
-def expired_certificates(config: BrokerConfig, now_s: float) -> Iterator[str]:
+def find_expired_certificates(config: BrokerConfig, now_s: float) -> Iterator[str]:
     """Yield a sentence on each expired certificate of *config*: peers will reject it."""
     for key, path in (
         ("tlsCertPath", config.tls.certificate),

@@ -156,7 +156,7 @@ class StoreWatch:
         self._directory = _identity_at(layout.commit_log)
         self._newest: tuple[Path | None, Identity | None] = (None, None)
 
-    def what_is_lost(self) -> str | None:
+    def describe_loss(self) -> str | None:
         """Return a sentence that says what is missing and what to do; None if all is well."""
         if not self._is_locked():
             return (

@@ -37,9 +37,9 @@ from typing import Protocol, Self, TypeVar
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.descriptors import descriptor_needed
 from rockhopper.broker.store.files.errors import CorruptFileError, TooManyOpenFilesError
-from rockhopper.protocol.compiled import compiled
+from rockhopper.protocol.compiled import import_compiled
 
-_mapping = compiled("rockhopper.broker.store.files._mapping")
+_mapping = import_compiled("rockhopper.broker.store.files._mapping")
 HOLDS_DESCRIPTOR = _mapping is None
 _GLANCE_BYTES = 4096
 MAPPED_FILES_MAX = 32_768

@@ -79,7 +79,7 @@ class MessageIndex:
         Raises:
             OSError: the files cannot be read, or not be repaired.
         """
-        paths = numbered_paths(self._directory)
+        paths = list_numbered_paths(self._directory)
         for position, path in enumerate(paths):
             reason = self._load_one(path, last_exit_clean)
             if reason is not None:
@@ -182,7 +182,7 @@ class MessageIndex:
         """Return a name after all existing ones, even if the clock or summer time goes back."""
         now_s, millisecond = divmod(self._now_ms(), 1000)
         name = f"{datetime.fromtimestamp(now_s):%Y%m%d%H%M%S}{millisecond:03d}"
-        newest = max((path.name for path in numbered_paths(self._directory)), default="")
+        newest = max((path.name for path in list_numbered_paths(self._directory)), default="")
         return name if name > newest else f"{int(newest) + 1:017d}"
 
     def discard_from(self, commit_log_offset: int) -> int:
@@ -270,7 +270,7 @@ class MessageIndex:
         return found
 
 
-def numbered_paths(directory: Path) -> list[Path]:
+def list_numbered_paths(directory: Path) -> list[Path]:
     """Return the files named by a number, oldest first; RocketMQ skips other names too."""
     try:
         paths = [path for path in directory.iterdir() if path.name.isdecimal() and path.is_file()]
@@ -357,7 +357,7 @@ def move_marked_aside(layout: StoreLayout) -> None:
     aside = layout.quarantine / "index"
     disk.make_directories_durably(aside)
     # The last one first: a crash then leaves an index without its end.
-    for path in reversed(numbered_paths(layout.index)):
+    for path in reversed(list_numbered_paths(layout.index)):
         if int(path.name) >= first:
             target, number = aside / path.name, 0
             while target.exists():

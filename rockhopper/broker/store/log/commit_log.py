@@ -393,7 +393,7 @@ class CommitLog:
             return b""
         return file.read(start - base, end - base)
 
-    def written_bytes(self, start: int, end: int) -> bytes:
+    def read_written(self, start: int, end: int) -> bytes:
         """Return the written bytes of [start, end), which must be in one file; perhaps fewer."""
         return self.read(start, min(end, self.written_offset))
 
@@ -406,7 +406,7 @@ class CommitLog:
         start = max(end - size_bytes_max, last - last % self.file_size_bytes, self.min_offset)
         return start, self.read(start, end)
 
-    def mapped(self, offset: int) -> tuple[mmap.mmap, int, int] | None:
+    def find_mapping(self, offset: int) -> tuple[mmap.mmap, int, int] | None:
         """Return the mapping of the file that holds *offset*, and its [start, end); or None.
 
         For many reads within one iteration of the loop: it may be closed in the next.
@@ -420,7 +420,7 @@ class CommitLog:
         return file.mapping, file.base_offset, end
 
     def newest(self) -> tuple[mmap.mmap, int, int] | None:
-        """Return the same as ``mapped``, for the file that is written to."""
+        """Return the same as ``find_mapping``, for the file that is written to."""
         file = self._file
         return None if file is None else (file.mapping, file.base_offset, self.written_offset)
 
@@ -436,7 +436,7 @@ class CommitLog:
 
     def record_at(self, offset: int) -> bytes:
         """Return the bytes of the record at *offset*, by its stated size; empty if invalid."""
-        stretch = self.mapped(offset)
+        stretch = self.find_mapping(offset)
         if stretch is None:
             return b""
         mapping, base, end = stretch

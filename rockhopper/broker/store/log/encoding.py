@@ -23,7 +23,7 @@ from zlib import crc32
 
 from rockhopper.broker.store.log.record_properties import hash_of_tags
 from rockhopper.protocol.errors import MalformedBatchError
-from rockhopper.protocol.java_hash import index_key_seed, seeded_index_key_hash
+from rockhopper.protocol.java_hash import hash_index_key_seeded, index_key_seed
 from rockhopper.protocol.properties import (
     PROPERTY_CLUSTER,
     PROPERTY_CRC32,
@@ -134,7 +134,7 @@ _write_entry = INDEX_ENTRY.pack_into
 _heads = {key: head.pack for key, head in RECORD_HEADS.items()}
 
 
-def without_own_properties(properties: Mapping[str, str]) -> dict[str, str]:
+def drop_own_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Return *properties* without those that only the broker may write."""
     return {name: value for name, value in properties.items() if name not in OWN_PROPERTIES}
 
@@ -217,11 +217,11 @@ def index_keys(
     seed = constants[3]
     packed = b""
     if unique_key:
-        packed = _pack_key(seeded_index_key_hash(seed, unique_key), log_offset)
+        packed = _pack_key(hash_index_key_seeded(seed, unique_key), log_offset)
     if keys:
         for key in keys.split(" "):
             if key:
-                packed += _pack_key(seeded_index_key_hash(seed, key), log_offset)
+                packed += _pack_key(hash_index_key_seeded(seed, key), log_offset)
     return packed
 
 

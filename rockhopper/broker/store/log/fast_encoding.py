@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from rockhopper.broker.store.log import checking, encoding, selecting, walking
 from rockhopper.broker.store.log.encoding import Batch, Plain
-from rockhopper.protocol.compiled import compiled
+from rockhopper.protocol.compiled import import_compiled
 
-_encoding = compiled("rockhopper.broker.store.log._encoding")
+_encoding = import_compiled("rockhopper.broker.store.log._encoding")
 if _encoding is not None:
     _encoding.set_fallbacks(
         encoding.encode_plain, encoding.encode_batch, encoding.encode_run, encoding.count_run

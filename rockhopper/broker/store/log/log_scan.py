@@ -172,7 +172,7 @@ def read_damaged(data: mmap.mmap | bytes, position: int, base_offset: int) -> Re
     return read_record(data, position, base_offset, check_crc=False) if is_body_damaged else None
 
 
-def why_not(data: mmap.mmap | bytes, position: int, base_offset: int) -> str:
+def explain_missing_record(data: mmap.mmap | bytes, position: int, base_offset: int) -> str:
     """Return the reason why ``read_record`` found no record."""
     available = len(data) - position
     if data[position : position + 8] == _ZEROS[: min(available, 8)]:

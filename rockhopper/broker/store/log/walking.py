@@ -14,7 +14,7 @@ from typing import TypeAlias
 from rockhopper.broker.store.log.encoding import TIMED_KEY
 from rockhopper.broker.store.log.log_scan import Record, read_record
 from rockhopper.broker.store.log.record_properties import hash_of_tags, keys_and_tags
-from rockhopper.protocol.java_hash import index_key_seed, seeded_index_key_hash
+from rockhopper.protocol.java_hash import hash_index_key_seeded, index_key_seed
 from rockhopper.protocol.names import LMQ_PREFIX, SCHEDULE_TOPIC
 from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
@@ -72,7 +72,7 @@ def walk_plain(
         position += record.size_bytes
         record_count += 1
         store_time_ms = record.store_time_ms
-    return position, record_count, store_time_ms, [run.done() for run in runs], b"".join(keys)
+    return position, record_count, store_time_ms, [run.finish() for run in runs], b"".join(keys)
 
 
 def whole_end(data: mmap | bytes, position: int, end: int) -> int:
@@ -127,13 +127,13 @@ class _Growing:
         self._last = record
         return [
             TIMED_KEY.pack(
-                seeded_index_key_hash(self._seed, key), record.offset, record.store_time_ms
+                hash_index_key_seeded(self._seed, key), record.offset, record.store_time_ms
             )
             for key in (unique_key, *keys.split(" "))
             if key
         ]
 
-    def done(self) -> PlainRun:
+    def finish(self) -> PlainRun:
         first, last = self._first, self._last
         return (
             self._topic,

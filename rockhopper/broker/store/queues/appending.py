@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
-from rockhopper.protocol.compiled import compiled
+from rockhopper.protocol.compiled import import_compiled
 
 
 def append_plain_in_python(_runs: list[Run], first: int) -> int:
@@ -36,7 +36,7 @@ take_offsets: Callable[[list[Run]], None] = take_offsets_in_python
 awaited: Callable[[list[Run], int], list[Run]] = awaited_in_python
 """Return those of the first *count* of *runs* whose queues have waiters."""
 
-_appending = compiled("rockhopper.broker.store.queues._appending")
+_appending = import_compiled("rockhopper.broker.store.queues._appending")
 if _appending is not None:
     _appending.set_classes(Run, QueueTail, ConsumeQueue)
     append_plain = _appending.append_plain

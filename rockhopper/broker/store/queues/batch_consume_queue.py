@@ -113,7 +113,7 @@ class BatchConsumeQueue(UnitQueue):
         unit = self.read_units(queue_offset, 1)
         return self.UNIT.unpack(unit) if unit else None
 
-    noted = entry
+    read_noted = entry
 
     def is_in_line(self, queue_offset: int, units: list[tuple[int, ...]], *, to_end: bool) -> bool:
         """Return whether *units*, read from a message on, each begin where the previous one ends.
@@ -167,7 +167,7 @@ class BatchConsumeQueue(UnitQueue):
             0,
         )
 
-    def held(self, queue_offset: int, commit_log_offset: int) -> tuple[int, ...] | None:
+    def read_stored(self, queue_offset: int, commit_log_offset: int) -> tuple[int, ...] | None:
         """Return the stored unit of a record, found by its first message or by its log offset."""
         position = self._position_of(queue_offset, commit_log_offset)
         return None if position is None else self._files.unit_at(position)

@@ -183,7 +183,7 @@ class ConsumeQueue(UnitQueue):
             return self.mapping[start - mapping_start : end * _UNIT_SIZE - mapping_start]
         return self._files.read(start, end * _UNIT_SIZE)
 
-    def mapped(self, queue_offset: int) -> tuple[mmap, int, int] | None:
+    def find_mapping(self, queue_offset: int) -> tuple[mmap, int, int] | None:
         """Return the mapping of the file with a message's unit, the file's start, and log offset.
 
         Returns None if the message is out of range. The mapping may be closed in the next iteration
@@ -206,7 +206,7 @@ class ConsumeQueue(UnitQueue):
         unit = self.read_units(queue_offset, 1)
         return _unpack_from(unit) if unit else None
 
-    def noted(self, queue_offset: int) -> tuple[int, int, int] | None:
+    def read_noted(self, queue_offset: int) -> tuple[int, int, int] | None:
         """Return the same as ``entry``, but also for messages that are not visible."""
         start = queue_offset * _UNIT_SIZE
         if not 0 <= queue_offset < self.next_offset:
@@ -214,9 +214,9 @@ class ConsumeQueue(UnitQueue):
         unit = self._files.read(start, start + _UNIT_SIZE)
         return _unpack_from(unit) if len(unit) == _UNIT_SIZE else None
 
-    def held(self, queue_offset: int, commit_log_offset: int) -> tuple[int, ...] | None:
+    def read_stored(self, queue_offset: int, commit_log_offset: int) -> tuple[int, ...] | None:
         """Return the stored unit of a record, found by its message."""
-        return self.noted(queue_offset)
+        return self.read_noted(queue_offset)
 
     def around(self, queue_offset: int, count: int) -> tuple[Noted, Noted]:
         """Return queue offset and unit of *count* messages before one, nearest first, and after."""
@@ -228,7 +228,7 @@ class ConsumeQueue(UnitQueue):
 
     def _read_noted(self, numbers: Iterable[int]) -> Noted:
         for number in numbers:
-            unit = self.noted(number)
+            unit = self.read_noted(number)
             if unit is not None:
                 yield number, unit
 

@@ -239,11 +239,11 @@ class UnitQueue(MappedUnits):
         """Return how many of *units*, which follow the unit *previous*, are valid one by one."""
 
     @abstractmethod
-    def noted(self, queue_offset: int) -> tuple[int, ...] | None:
+    def read_noted(self, queue_offset: int) -> tuple[int, ...] | None:
         """Return the unit of a message, even if it is not visible: an expired or held one."""
 
     @abstractmethod
-    def held(self, queue_offset: int, commit_log_offset: int) -> tuple[int, ...] | None:
+    def read_stored(self, queue_offset: int, commit_log_offset: int) -> tuple[int, ...] | None:
         """Return the stored unit of a record, which may be wrong."""
 
     @abstractmethod

@@ -80,7 +80,7 @@ def gather(
 
     It cannot if one of them is not sound, or is in another file of the log than the first.
     """
-    stretch = log.mapped(CONSUME_QUEUE_UNIT.unpack_from(units)[0])
+    stretch = log.find_mapping(CONSUME_QUEUE_UNIT.unpack_from(units)[0])
     if stretch is None:
         return None
     field, number = queue.topic_field, queue.queue_id
@@ -101,7 +101,7 @@ def _records(log: CommitLog, places: list[tuple[int, int]]) -> list[bytes]:
     index = 0
     while index < len(places):
         first = index
-        stretch = log.mapped(places[index][0])
+        stretch = log.find_mapping(places[index][0])
         if stretch is not None:
             mapping, start, end = stretch
             while index < len(places) and sum(places[index]) <= end:

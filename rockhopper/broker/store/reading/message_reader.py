@@ -147,7 +147,7 @@ class MessageReader:
 
         Returns None if ``_get_each`` must read them instead.
         """
-        stretch = self._log.mapped(CONSUME_QUEUE_UNIT.unpack_from(units)[0])
+        stretch = self._log.find_mapping(CONSUME_QUEUE_UNIT.unpack_from(units)[0])
         test = self.stage.test_of(sql)
         if stretch is None or test is None:
             return None
@@ -278,7 +278,7 @@ class MessageReader:
 
     def _is_out_of_line(self, queue: UnitQueue, offset: int) -> bool:
         """Return whether an entry that points before the log follows one that does not."""
-        before = queue.noted(offset - 1)
+        before = queue.read_noted(offset - 1)
         return before is not None and before[0] >= self._log.min_offset
 
     def _report(self, queue: UnitQueue, offset: int, log_offset: int, reason: str) -> bytes:

@@ -61,9 +61,9 @@ class FilterBudget:
 
     def has_room(self) -> bool:
         """Return whether a read may begin now without overtaking a waiting one."""
-        return not self.is_awaited and self.left_s() > 0
+        return not self.is_awaited and self.compute_left_s() > 0
 
-    def left_s(self) -> float:
+    def compute_left_s(self) -> float:
         """Return the time left for a new read; negative after one that took too long."""
         now_s = self.clock()
         if not self._depth:
@@ -73,13 +73,13 @@ class FilterBudget:
 
     def wait_s(self) -> float:
         """Return how long waiting reads must wait; 0 if time is left."""
-        left_s = self.left_s()
+        left_s = self.compute_left_s()
         return (REFILLED_S - left_s) / SHARE if left_s <= 0 else 0.0
 
     def start_work(self) -> None:
         """Begin work that uses the budget; nested calls are allowed."""
         if not self._depth:
-            self.left_s()
+            self.compute_left_s()
         self._depth += 1
 
     def finish_work(self) -> None:

@@ -84,12 +84,12 @@ class RecordPlaces:
 
     def record(self, log_offset: int) -> tuple[bytes, RecordCheck] | None:
         """Return the record that starts at *log_offset*, its body unchecked; None if none does."""
-        found = self.claimed(log_offset)
+        found = self.read_claimed(log_offset)
         if found is None or not (self.is_noted(found[1]) or self.is_reached(log_offset)):
             return None
         return found
 
-    def claimed(self, log_offset: int) -> tuple[bytes, RecordCheck] | None:
+    def read_claimed(self, log_offset: int) -> tuple[bytes, RecordCheck] | None:
         """Return the bytes at *log_offset* if they claim to be the record there, else None."""
         record = self._log.record_at(log_offset) if log_offset >= 0 else b""
         if not record:
@@ -100,7 +100,7 @@ class RecordPlaces:
     def is_noted(self, check: RecordCheck) -> bool:
         """Return whether the entry of a record's own place points at it."""
         queue = self._queues.get(check.topic, check.queue_id)
-        unit = None if queue is None else queue.noted(check.queue_offset)
+        unit = None if queue is None else queue.read_noted(check.queue_offset)
         return unit is not None and unit[:2] == (check.commit_log_offset, check.size_bytes)
 
     def is_reached(self, log_offset: int) -> bool:
@@ -123,7 +123,7 @@ class RecordPlaces:
 
     def _proven_in_front(self, log_offset: int) -> int | None:
         """Return a confirmed start of a record at or shortly before *log_offset*, or None."""
-        stretch = self._log.mapped(log_offset)
+        stretch = self._log.find_mapping(log_offset)
         if stretch is None:
             return None
         mapping, base, _ = stretch
@@ -136,14 +136,14 @@ class RecordPlaces:
             if at < 8:
                 return base
             stop = at - MAGIC_AT
-            found = self.claimed(base + stop)
+            found = self.read_claimed(base + stop)
             if found is not None and self.is_noted(found[1]):
                 return base + stop
         return None
 
     def proven_behind(self, log_offset: int) -> int | None:
         """Return the next confirmed start of a record in the same file; None if none is near."""
-        stretch = self._log.mapped(log_offset)
+        stretch = self._log.find_mapping(log_offset)
         if stretch is None:
             return None
         mapping, base, end = stretch
@@ -151,7 +151,7 @@ class RecordPlaces:
         for _ in range(CANDIDATES_MAX):
             if at < 0:
                 break
-            found = self.claimed(base + at - MAGIC_AT)
+            found = self.read_claimed(base + at - MAGIC_AT)
             if found is not None and self.is_noted(found[1]):
                 return base + at - MAGIC_AT
             at = mapping.find(MAGIC_START, at + 1, end - base)
@@ -204,7 +204,7 @@ class EntryRepair:
 
         Returns a sentence if the message is lost; None while the search goes on.
         """
-        found = self._places.claimed(log_offset)
+        found = self._places.read_claimed(log_offset)
         if found is not None and found[1].size_bytes == size:
             if is_of(found[1], queue, offset):
                 return log_offset, size
@@ -224,7 +224,7 @@ class EntryRepair:
         is_border = (
             end == self._log.written_offset
             or self._is_file_end(end)
-            or self._places.claimed(end) is not None
+            or self._places.read_claimed(end) is not None
         )
         return is_border and self._places.is_reached(log_offset)
 
@@ -261,7 +261,7 @@ class EntryRepair:
             self._go_on(key, search)
             if key in self._searches:
                 break
-            unit = search.queue.noted(search.offset)
+            unit = search.queue.read_noted(search.offset)
             return search.queue, unit[2] if unit is not None else 0
         return None
 
@@ -292,7 +292,7 @@ class EntryRepair:
         return low, high
 
     def _is_sound(self, queue: UnitQueue, number: int, unit: tuple[int, ...]) -> bool:
-        found = self._places.claimed(unit[0])
+        found = self._places.read_claimed(unit[0])
         return (
             found is not None and found[1].size_bytes == unit[1] and is_of(found[1], queue, number)
         )
@@ -301,7 +301,7 @@ class EntryRepair:
         """Return the record at an offset that differs from *log_offset* in one bit, or None."""
         for bit in range(_OFFSET_BITS):
             at = log_offset ^ (1 << bit)
-            found = self._places.claimed(at) if search.at <= at < search.stop else None
+            found = self._places.read_claimed(at) if search.at <= at < search.stop else None
             if found is not None and self._is_proven(found[1], search.queue, search.offset):
                 return found[1]
         return None
@@ -330,7 +330,7 @@ class EntryRepair:
             else:
                 may_be_it = _OWNER.unpack(read(at, at + _OWNER.size)) == wanted
             if may_be_it:
-                found = self._places.claimed(at)
+                found = self._places.read_claimed(at)
                 if found is not None and is_of(found[1], queue, search.offset):
                     return found[1]
             at = end
@@ -343,7 +343,7 @@ class EntryRepair:
         return self._log.next_file_offset(at) if behind is None else behind
 
     def _mend(self, queue: UnitQueue, offset: int, check: RecordCheck) -> Extent:
-        was = queue.held(offset, check.commit_log_offset) or (0, 0, 0)
+        was = queue.read_stored(offset, check.commit_log_offset) or (0, 0, 0)
         code = was[2]
         if not is_address(code):
             code = self._tags_code(check.topic, check.properties, check.store_time_ms)
@@ -362,7 +362,7 @@ class EntryRepair:
 
     def compare(self, queue: UnitQueue, offset: int, check: RecordCheck) -> None:
         """Repair the entry of a verified record, message *offset* of *queue*, if it is wrong."""
-        unit = queue.held(offset, check.commit_log_offset)
+        unit = queue.read_stored(offset, check.commit_log_offset)
         if unit is None or offset < queue.min_offset:
             return
         code = unit[2]
@@ -372,7 +372,7 @@ class EntryRepair:
         # The fields of a unit after the sixth do not come from its record.
         if unit[:6] == queue.unit_of(check, code)[:6]:
             return
-        other = self._places.claimed(unit[0])
+        other = self._places.read_claimed(unit[0])
         is_elsewhere = unit[0] != check.commit_log_offset
         if is_elsewhere and other is not None and is_of(other[1], queue, offset):
             return  # A leftover: another message has this offset now.
@@ -382,7 +382,7 @@ class EntryRepair:
         """Repair the entries at and next to message *offset*, which contradict each other."""
         before, behind = queue.around(offset, ENTRIES_NEAR)
         units = [unit for entries in (before, behind) for _, unit in entries]
-        for unit in [*units, queue.noted(offset) or (-1,)]:
+        for unit in [*units, queue.read_noted(offset) or (-1,)]:
             found = self._places.record(unit[0])
             if found is not None and is_of(found[1], queue, found[1].queue_offset):
                 self.compare(queue, found[1].queue_offset, found[1])

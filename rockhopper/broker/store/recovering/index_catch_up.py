@@ -16,7 +16,7 @@ from rockhopper.broker.store.log.record_properties import (
     keys_and_tags,
 )
 from rockhopper.broker.store.recovering.inventory import Inventory
-from rockhopper.protocol.java_hash import index_key_seed, seeded_index_key_hash
+from rockhopper.protocol.java_hash import hash_index_key_seeded, index_key_seed
 from rockhopper.protocol.store.message_codec import (
     SYS_FLAG_TRANSACTION_MASK,
     SYS_FLAG_TRANSACTION_ROLLBACK,
@@ -41,9 +41,9 @@ def _hashes(record: Record, found: KeysAndTags, seed: int) -> list[int]:
 def hashes_of(found: KeysAndTags, seed: int) -> list[int]:
     """Return the hashes of a message's keys, in their order; *seed* is that of its topic."""
     unique_key, keys, _ = found
-    hashes = [seeded_index_key_hash(seed, unique_key)] if unique_key else []
+    hashes = [hash_index_key_seeded(seed, unique_key)] if unique_key else []
     if keys:
-        hashes += [seeded_index_key_hash(seed, key) for key in keys.split(" ") if key]
+        hashes += [hash_index_key_seeded(seed, key) for key in keys.split(" ") if key]
     return hashes
 
 

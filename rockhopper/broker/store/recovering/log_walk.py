@@ -41,13 +41,13 @@ from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.log.fast_encoding import walk_plain
 from rockhopper.broker.store.log.log_scan import (
     Record,
+    explain_missing_record,
     find_next,
     is_blank,
     is_zero,
     read_damaged,
     read_record,
     record_at,
-    why_not,
 )
 from rockhopper.broker.store.log.walking import Found
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
@@ -100,7 +100,7 @@ class QueueWitnesses:
         """Return whether the entry that *record* claims confirms it; None without such evidence."""
         topic = record.topic.decode(errors="replace")
         queue = self._queues.get(topic, record.queue_id)
-        unit = None if queue is None else queue.noted(record.queue_offset)
+        unit = None if queue is None else queue.read_noted(record.queue_offset)
         if unit is None:
             return None
         if unit[:2] == (record.offset, record.size_bytes):
@@ -205,7 +205,7 @@ class LogWalk:
             damaged = read_damaged(data, position, base_offset)
             if damaged is not None and damaged.end_offset <= beyond:
                 beyond = damaged.end_offset
-            self._add_hole(offset, beyond, why_not(data, position, base_offset))
+            self._add_hole(offset, beyond, explain_missing_record(data, position, base_offset))
             if damaged is not None and damaged.end_offset == beyond:
                 self.is_damaged = True
                 yield damaged
@@ -267,7 +267,7 @@ class LogWalk:
             noted = self._witnesses.end_of(file.base_offset + position)
         if noted is not None and noted <= file.end_offset:
             return noted - file.base_offset
-        return stated_end(file, position) or position + 1
+        return find_stated_end(file, position) or position + 1
 
     def _find_valid(self, number: int, position: int) -> int | None:
         for file in self._files[number:]:
@@ -307,7 +307,7 @@ def leads_on(file: MappedFile, position: int) -> bool:
             position += record.size_bytes
         elif is_blank(data, position) or _is_zero_to_page_end(data, position):
             break
-        elif (behind := stated_end(file, position)) is not None:
+        elif (behind := find_stated_end(file, position)) is not None:
             position = behind
         else:
             return False
@@ -319,7 +319,7 @@ def _is_zero_to_page_end(data: mmap.mmap, position: int) -> bool:
     return is_zero(data, position) and not data[position:page_end].strip(b"\0")
 
 
-def stated_end(file: MappedFile, position: int) -> int | None:
+def find_stated_end(file: MappedFile, position: int) -> int | None:
     """Return where a damaged record at *position* ends, by the rest of its head, or None."""
     data = file.mapping
     whole, parts = _end_by_size(data, position), _end_by_parts(data, position)

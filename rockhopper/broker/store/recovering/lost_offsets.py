@@ -124,7 +124,7 @@ def drop_unclaimed(
         key = queue.topic, queue.queue_id
         if queue.commit_log_end <= start or key in repair.postponed:
             continue
-        first = repair.claimed_until(queue)
+        first = repair.get_claimed_end(queue)
         if first is None:
             found = queue.find_unit(start)
             first = queue.max_offset if found is None else found[0]

@@ -238,7 +238,7 @@ class QueueRepair:
             self._open(progress, queue)
         return queue.read_units(first_offset, count) == units
 
-    def changed_counts(self) -> dict[QueueKey, int]:
+    def count_added(self) -> dict[QueueKey, int]:
         """Return how many units were added to each queue, without those that ``fill`` added."""
         return {
             (progress.queue.topic, progress.queue.queue_id): progress.changed_count
@@ -246,7 +246,7 @@ class QueueRepair:
             if progress.queue is not None and progress.changed_count
         }
 
-    def claimed_until(self, queue: UnitQueue) -> int | None:
+    def get_claimed_end(self, queue: UnitQueue) -> int | None:
         """Return the queue offset up to which records claimed units; None if none named *queue*."""
         progress = self._by_name.get((queue.topic.encode(), queue.queue_id))
         if progress is None:

@@ -335,7 +335,7 @@ class _Recovery:
             self._postponed = repair.postponed
 
     def _note(self, repair: QueueRepair) -> None:
-        for key, count in repair.changed_counts().items():
+        for key, count in repair.count_added().items():
             self._changed[key] = self._changed.get(key, 0) + count
         for key, count in repair.filled.items():
             self._filled[key] = self._filled.get(key, 0) + count

@@ -130,7 +130,7 @@ def resize_queue_files(
             wrong += [(file, size_bytes) for file in odd_files(found, size_bytes)]
     if not wrong:
         return set()
-    resized = resized_before(layout) | {file.path.parent for file, _ in wrong}
+    resized = list_resized_before(layout) | {file.path.parent for file, _ in wrong}
     names = sorted(str(path.relative_to(layout.root)) for path in resized)
     disk.make_directories_durably(layout.own)
     disk.write_atomically(layout.own / _RESIZED_FILE, "\n".join(names).encode())
@@ -139,7 +139,7 @@ def resize_queue_files(
     return resized
 
 
-def resized_before(layout: StoreLayout) -> set[Path]:
+def list_resized_before(layout: StoreLayout) -> set[Path]:
     """Return the queues that an earlier start resized but did not rebuild."""
     try:
         names = (layout.own / _RESIZED_FILE).read_text().split("\n")

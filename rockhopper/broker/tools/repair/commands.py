@@ -23,8 +23,8 @@ from rockhopper.broker.tools.commands import (
 )
 from rockhopper.broker.tools.findings import REBUILD, Findings
 from rockhopper.broker.tools.output import (
-    counted,
     flush,
+    format_count,
     size_text,
     time_text,
     write_json,
@@ -44,8 +44,8 @@ from rockhopper.broker.tools.repair.choosing import (
 from rockhopper.broker.tools.repair.copying import check_empty
 from rockhopper.broker.tools.repair.rebuilding import rebuild, refuse_unfit_log
 from rockhopper.broker.tools.repair.repairing import Repair, check_target, repair, survey
-from rockhopper.broker.tools.repair.repairing import needed_bytes as repaired_bytes
-from rockhopper.broker.tools.repair.restoring import needed_bytes as restored_bytes
+from rockhopper.broker.tools.repair.repairing import compute_needed_bytes as repaired_bytes
+from rockhopper.broker.tools.repair.restoring import compute_needed_bytes as restored_bytes
 from rockhopper.broker.tools.repair.restoring import restore
 from rockhopper.broker.tools.repair.room import room, shortage
 from rockhopper.broker.tools.store_view import StoreView, load_config
@@ -82,7 +82,7 @@ def rebuild_command(root: Path, config_path: Path | None, *, write: bool, as_jso
     findings = Findings(root)
     if not write:
         with Bar("Comparing", view.log.min_offset, view.log_end()) as bar:
-            checked = check(view, findings, bar.at)
+            checked = check(view, findings, bar.set_position)
         wrong = {kind: findings.counts[kind] for kind in ("queue", "index")}
         files = [each for each in findings.damages if each.kind == "file"]
         wrong["queue"] += sum(each.remedy == REBUILD for each in files)
@@ -90,9 +90,9 @@ def rebuild_command(root: Path, config_path: Path | None, *, write: bool, as_jso
             write_json({"written": False, "records": checked.record_count, "wrong": wrong})
             return
         write_line(
-            f"Would rebuild at most {counted(checked.unit_count, 'queue unit')} and "
-            f"{counted(checked.key_count, 'index entry')} from "
-            f"{counted(checked.record_count, 'record')}; at present {wrong['queue']:,} places "
+            f"Would rebuild at most {format_count(checked.unit_count, 'queue unit')} and "
+            f"{format_count(checked.key_count, 'index entry')} from "
+            f"{format_count(checked.record_count, 'record')}; at present {wrong['queue']:,} places "
             f"in queues and {wrong['index']:,} in the index are wrong"
         )
         write_line(_NOTHING)
@@ -112,10 +112,10 @@ def rebuild_command(root: Path, config_path: Path | None, *, write: bool, as_jso
         )
     else:
         write_line(
-            f"Made {counted(units, 'queue unit')} in "
-            f"{counted(len(report.changed_queues), 'queue')} and "
-            f"{counted(report.indexed_count, 'index entry')} from "
-            f"{counted(report.record_count, 'record')}"
+            f"Made {format_count(units, 'queue unit')} in "
+            f"{format_count(len(report.changed_queues), 'queue')} and "
+            f"{format_count(report.indexed_count, 'index entry')} from "
+            f"{format_count(report.record_count, 'record')}"
         )
         _warn_of_damage(len(report.holes), root)
     _end_incomplete(report.holes)
@@ -130,7 +130,7 @@ def _say_nothing_is_written(target: Path, need_bytes: int, freed: Path | None = 
 def _warn_of_damage(hole_count: int, root: Path) -> None:
     if hole_count:
         write_line(
-            f"The log is damaged in {counted(hole_count, 'place')}, and the messages there "
+            f"The log is damaged in {format_count(hole_count, 'place')}, and the messages there "
             f"cannot be read: 'store check {root}' lists them"
         )
 
@@ -167,10 +167,10 @@ def repair_command(
     if not as_json:
         say_state(view)
     with Bar("Reading", view.log.min_offset, view.log_end()) as bar:
-        found = survey(view, bar.at)
+        found = survey(view, bar.set_position)
     if write:
         with Bar("Copying", found.log_start, found.log_end) as bar:
-            repair(view, found, into, bar.at)
+            repair(view, found, into, bar.set_position)
     if write and report is not None:
         data = json.dumps(found.json(), indent=2).encode() + b"\n"
         with room(report.parent, len(data), "No report was written"):
@@ -198,8 +198,8 @@ def _write_repair(found: Repair, report: Path | None) -> None:
         write_line(f"… and {len(found.lost) - _NAMED_MAX:,} more: {rest}")
     lost_bytes = sum(lost.size for lost in found.lost)
     write_line(
-        f"{counted(found.record_count, 'sound record')}; lost: "
-        f"{counted(len(found.lost), 'place')} with {size_text(lost_bytes)}"
+        f"{format_count(found.record_count, 'sound record')}; lost: "
+        f"{format_count(len(found.lost), 'place')} with {size_text(lost_bytes)}"
     )
     _warn_of_left_out(found.left_out)
 
@@ -274,17 +274,17 @@ def _back_up(
     now_ms = time.time_ns() // 1_000_000
     bar = Bar("Copying", plan.log_end - plan.new_bytes, plan.log_end)
     with room(backup.directory, plan.new_bytes, _BACKUP_GOES_ON), bar:
-        point, pruned = backup.run_locked(view, now_ms, bar.at, prune=prune)
+        point, pruned = backup.run_locked(view, now_ms, bar.set_position, prune=prune)
     with Bar("Reading"):
         damaged = damage_from(view, plan.new_from) if plan.new_bytes else 0
     value |= {"point": point.number, "logEnd": point.log_end, "pruned": pruned}
     value["damagedRanges"] = damaged
     text = (
         f"Point {point.number}: {size_text(plan.new_bytes)} of log copied, up to offset "
-        f"{point.log_end}, and {counted(len(point.tables), 'table')}"
+        f"{point.log_end}, and {format_count(len(point.tables), 'table')}"
     )
     if prune:
-        text += f"; {counted(pruned, 'old file')} deleted"
+        text += f"; {format_count(pruned, 'old file')} deleted"
     return text, damaged
 
 
@@ -335,7 +335,7 @@ def _explain_new_line(plan: BackupPlan) -> str:
 def _verify(backup: Backup) -> list[str]:
     total = sum(segment.size for segment in backup.manifest.segments)
     with Bar("Verifying", 0, total) as bar:
-        return backup.verify(bar.at)
+        return backup.verify(bar.set_position)
 
 
 @store.command("restore")
@@ -379,7 +379,7 @@ def restore_command(
     config, _ = load_config(root, config_path)
     segments = segments_of(backup, point)
     with Bar("Copying", segments[0].base if segments else 0, point.log_end) as bar:
-        restored = restore(backup, choice, root, config, bar.at)
+        restored = restore(backup, choice, root, config, bar.set_position)
     if as_json:
         write_json(
             {
@@ -398,7 +398,7 @@ def restore_command(
         _end_incomplete(missing or restored.left_out or restored.hole_count)
         return
     write_line(
-        f"Restored {counted(restored.record_count, 'record')} to {root}, offsets "
+        f"Restored {format_count(restored.record_count, 'record')} to {root}, offsets "
         f"{restored.log_start} to {restored.log_end}, from {_describe(choice, last)}"
     )
     _warn_of_damage(restored.hole_count, root)

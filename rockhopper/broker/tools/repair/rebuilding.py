@@ -34,7 +34,7 @@ def rebuild(view: StoreView) -> RecoveryReport:
     """
     layout = view.layout
     refuse_unfit_log(view)
-    config = recovered.sized_like(view.config, recovered.file_sizes(view), view.geometry)
+    config = recovered.copy_sizes(view.config, recovered.file_sizes(view), view.geometry)
     with room(layout.root, _compute_needed_bytes(view), _GOES_ON, freed=layout.own / _ASIDE):
         with StoreLock(layout.root, layout.lock, layout.abort):
             _note_ends(view)

@@ -70,7 +70,7 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def sized_like(
+def copy_sizes(
     config: BrokerConfig, sizes: tuple[int, int, int], shape: IndexGeometry | None
 ) -> BrokerConfig:
     """Return *config* with the file sizes of an existing store.
@@ -92,7 +92,7 @@ def sized_like(
     return dataclasses.replace(config, store=dataclasses.replace(store, **changes))
 
 
-def at(config: BrokerConfig, root: Path) -> BrokerConfig:
+def place_store(config: BrokerConfig, root: Path) -> BrokerConfig:
     """Return *config* for a store in *root*, with its log below it."""
     store = dataclasses.replace(config.store, root=root, commit_log_directory=None)
     return dataclasses.replace(config, store=store)

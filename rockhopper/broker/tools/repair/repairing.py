@@ -26,7 +26,7 @@ from rockhopper.broker.tools.repair.copying import (
     copy_range,
     making,
 )
-from rockhopper.broker.tools.repair.room import allocated_bytes
+from rockhopper.broker.tools.repair.room import get_allocated_bytes
 from rockhopper.broker.tools.store_view import StoreView
 from rockhopper.broker.tools.table_checking import unreadable_tables
 from rockhopper.protocol.store.message_codec import (
@@ -170,14 +170,14 @@ def repair(view: StoreView, found: Repair, target: Path, progress: Callable[[int
         raise StoreError(
             f"there is no commit log in {view.layout.commit_log}: name the directory of a store"
         )
-    with making(target, needed_bytes(view)):
+    with making(target, compute_needed_bytes(view)):
         _make(view, found, target, progress)
 
 
-def needed_bytes(view: StoreView) -> int:
+def compute_needed_bytes(view: StoreView) -> int:
     """Return the minimum size of log and tables, without queues and index. Raises OSError."""
     return sum(
-        allocated_bytes(path)
+        get_allocated_bytes(path)
         for path in (*(Path(file.path) for file in view.log.files), *companions(view.layout))
     )
 
@@ -201,7 +201,7 @@ def _make(view: StoreView, found: Repair, target: Path, progress: Callable[[int]
     sizes = recovered.file_sizes(view)
     inventory.save(layout, Inventory(found.log_end, None, ends, file_sizes=sizes))
     disk.move(target / "commitlog.new", layout.commit_log)
-    config = recovered.sized_like(recovered.at(view.config, target), sizes, view.geometry)
+    config = recovered.copy_sizes(recovered.place_store(view.config, target), sizes, view.geometry)
     recovered.recover(config)
 
 

@@ -25,7 +25,7 @@ from rockhopper.broker.tools.repair.backing_up import Backup, decode_ends
 from rockhopper.broker.tools.repair.choosing import RestorePoints, segments_of
 from rockhopper.broker.tools.repair.copying import LogFileCopy, copy_range, making
 from rockhopper.broker.tools.repair.manifest import Point
-from rockhopper.broker.tools.repair.room import allocated_bytes
+from rockhopper.broker.tools.repair.room import get_allocated_bytes
 from rockhopper.broker.tools.table_checking import unreadable_tables
 from rockhopper.protocol.properties import decode_properties
 from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
@@ -78,18 +78,19 @@ def restore(
             names the place.
         OSError: the disk is failing; the next try starts from the beginning.
     """
-    with making(target, needed_bytes(backup, choice)):
+    with making(target, compute_needed_bytes(backup, choice)):
         return _restore(backup, choice, target, config, progress)
 
 
-def needed_bytes(backup: Backup, choice: RestorePoints) -> int:
+def compute_needed_bytes(backup: Backup, choice: RestorePoints) -> int:
     """Return the minimum size of log and tables, without queues and index. Raises OSError."""
     segments = segments_of(backup, choice.log)
     need_bytes: int = sum(size for _, size in choice.tables.tables.values())
     if segments:
         need_bytes += choice.log.sizes[0]
     return need_bytes + sum(
-        min(segment.size, allocated_bytes(backup.log / segment.name)) for segment in segments[:-1]
+        min(segment.size, get_allocated_bytes(backup.log / segment.name))
+        for segment in segments[:-1]
     )
 
 
@@ -115,7 +116,9 @@ def _restore(
     disk.sync_paths([path for path in target.rglob("*") if path.is_file()])
     disk.move(target / _LOG_IN_THE_MAKING, layout.commit_log)
     shape = IndexGeometry(slots, entries) if slots else None
-    report = recovered.recover(recovered.sized_like(recovered.at(config, target), sizes, shape))
+    report = recovered.recover(
+        recovered.copy_sizes(recovered.place_store(config, target), sizes, shape)
+    )
     hole_count = len(report.holes)
     return Restored(
         point, files.min_offset, report.log_end, report.record_count, hole_count, left_out

@@ -30,7 +30,7 @@ def room(
     """
     if reason := shortage(directory, need_bytes, freed=freed):
         raise NoRoomError(f"{reason}. Nothing was written: free some space first")
-    used_before = used_bytes(directory)
+    used_before = count_used_bytes(directory)
     try:
         yield
     except (OSError, StoreError) as error:
@@ -38,7 +38,7 @@ def room(
         is_disk = isinstance(cause, OSError) and cause.errno in DISK_FULL_ERRNOS
         if not is_disk and not isinstance(error, DiskFullError):
             raise
-        rest = need_bytes - (used_bytes(directory) - used_before)
+        rest = need_bytes - (count_used_bytes(directory) - used_before)
         more = f"{size_text(rest)} more" if rest > 0 else f"more than {size_text(need_bytes)}"
         why = getattr(cause, "strerror", None) or "the disk is full"
         raise NoRoomError(
@@ -49,7 +49,7 @@ def room(
 
 def shortage(directory: Path, need_bytes: int, *, freed: Path | None = None) -> str | None:
     """Return a text if *directory* lacks space even without *freed*; None if it does not."""
-    free = free_bytes(directory) + (used_bytes(freed) if freed is not None else 0)
+    free = free_bytes(directory) + (count_used_bytes(freed) if freed is not None else 0)
     if need_bytes <= free:
         return None
     return f"{directory}: {size_text(need_bytes)} needed, {size_text(free)} free"
@@ -61,11 +61,11 @@ def free_bytes(directory: Path) -> int:
     return status.f_frsize * (status.f_bavail if os.geteuid() else status.f_bfree)
 
 
-def used_bytes(directory: Path) -> int:
+def count_used_bytes(directory: Path) -> int:
     """Return the disk usage of the files below *directory*."""
-    return sum(allocated_bytes(path) for path in directory.rglob("*") if path.is_file())
+    return sum(get_allocated_bytes(path) for path in directory.rglob("*") if path.is_file())
 
 
-def allocated_bytes(path: Path) -> int:
+def get_allocated_bytes(path: Path) -> int:
     """Return the disk usage of a file; with holes it is less than the size."""
     return path.stat().st_blocks * _BLOCK_BYTES

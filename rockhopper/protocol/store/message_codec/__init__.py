@@ -13,8 +13,8 @@ from rockhopper.protocol.store.message_codec.batch import (
     decode_batch,
     decode_messages,
     encode_batch,
+    list_inner_messages,
     unwrap_inner_batch,
-    unwrapped,
 )
 from rockhopper.protocol.store.message_codec.plain_records import PlainRecord, split_plain_records
 from rockhopper.protocol.store.message_codec.record import (
@@ -80,10 +80,10 @@ __all__ = [
     "host_text",
     "ip_bytes",
     "ip_text",
+    "list_inner_messages",
     "make_unique_id",
     "offset_message_id",
     "split_plain_records",
     "transaction_type",
     "unwrap_inner_batch",
-    "unwrapped",
 ]

@@ -166,13 +166,13 @@ def decode_messages(buffer: Buffer, *, unwrap: bool = True) -> list[StoredMessag
         message = decode_message(buffer, offset)
         offset += message.size_bytes
         if unwrap:
-            messages += unwrapped(message)
+            messages += list_inner_messages(message)
         else:
             messages.append(message)
     return messages
 
 
-def unwrapped(message: StoredMessage) -> Sequence[StoredMessage]:
+def list_inner_messages(message: StoredMessage) -> Sequence[StoredMessage]:
     """Return the messages inside a record; raises like decode_messages."""
     try:
         return unwrap_inner_batch(message)

@@ -13,8 +13,8 @@ from rockhopper.broker.hot.hot_codec import (
     decode_other_send,
     decode_pull,
     decode_send,
+    encode_other_frame,
     json_frame,
-    other_frame,
     templates,
 )
 from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION, SerializeType
@@ -125,7 +125,7 @@ def test_an_answer_to_a_send_is_a_response_with_all_fields() -> None:
 
 @pytest.mark.parametrize("kind", OTHERS)
 def test_an_answer_in_another_serialisation_says_the_same(kind: int) -> None:
-    answer = read(other_frame(COMMON, kind, 511, 2, 40, "KEY", 5))
+    answer = read(encode_other_frame(COMMON, kind, 511, 2, 40, "KEY", 5))
     assert answer.serialize_type == kind
     assert (answer.code, answer.opaque, answer.flag) == (0, 5, FLAG_RESPONSE)
     assert answer.ext == SENT_EXT

@@ -149,7 +149,7 @@ def test_what_cannot_be_mapped_is_left_to_python(
     pulled = Pulled(tmp_path, monkeypatch, {"mappedFileSizeConsumeQueue": "40"})
 
     log = pulled.broker.served.store.log
-    mapped, calls = log.mapped, list[int]()
+    mapped, calls = log.find_mapping, list[int]()
 
     def no_mapping(offset: int) -> tuple[mmap, int, int] | None:
         calls.append(offset)
@@ -159,7 +159,7 @@ def test_what_cannot_be_mapped_is_left_to_python(
 
     try:
         pulled.pull()
-        monkeypatch.setattr(log, "mapped", no_mapping)
+        monkeypatch.setattr(log, "find_mapping", no_mapping)
         assert pulled.pull(queueOffset="0", maxMsgNums="2") == (0, 0, ALL[:2])
         assert calls
     finally:
@@ -364,7 +364,7 @@ def test_an_expression_is_known_once_it_found_something(
         assert pulled.pull(**ask) == (1, 0, [b"red 0", b"red 3"])
         assert served.store.reading.reader.tested_count == tested + 10
         assert pulled.pull(**ask, queueOffset="6", maxMsgNums="1") == (1, 0, [b"red 3"])
-        reads = served.stats.got("orders", "group").queues[0]
+        reads = served.stats.get_pull_traffic("orders", "group").queues[0]
         assert reads.next_offset == 9
         # Nothing was found: the offset that was reached is for Python to tell.
         assert pulled.pull(**ask, queueOffset="9")[:2] == (0, ResponseCode.PULL_RETRY_IMMEDIATELY)
@@ -400,7 +400,7 @@ def test_commits_come_along_and_everything_is_counted(pulled: Pulled) -> None:
     assert served.tables.offsets.get("orders", "group", 0) == 4
     pulled.serve(pulled.frame(sysFlag="1", commitOffset="-1"), pulled.frame(commitOffset="5"))
     assert served.tables.offsets.get("orders", "group", 0) == 4
-    traffic = served.stats.got("orders", "group")
+    traffic = served.stats.get_pull_traffic("orders", "group")
     assert (traffic.calls, traffic.messages, served.stats.get_found) == (5, 21, 5)
     reads = traffic.queues[0]
     assert (reads.calls, reads.next_offset) == (5, 5)

@@ -2,7 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from rockhopper.broker.kernel.families import counter, gauge, histogram, rendered
+from rockhopper.broker.kernel.families import counter, gauge, histogram, render
 from rockhopper.broker.server.loop.latencies import Latencies
 from rockhopper.broker.settings.broker_config import BrokerConfig
 
@@ -12,7 +12,7 @@ HOSTILE = 'a"b\\c\nd'
 async def test_the_page_says_what_was_noted_whatever_the_labels_hold() -> None:
     times = Latencies()
     times.record(0.002, 3)
-    page, content_type = await rendered(
+    page, content_type = await render(
         BrokerConfig(),
         [
             gauge("a_gauge", "One", "topic").add_sample(7, HOSTILE),

@@ -11,7 +11,7 @@ async def test_nothing_is_replicated_without_a_writer() -> None:
     assert not channel.is_replicated
     channel.note(b"change")
     channel.flush()
-    await channel.confirmed()
+    await channel.wait_until_confirmed()
 
 
 async def test_a_writer_gets_what_channels_made_before_note() -> None:
@@ -23,7 +23,7 @@ async def test_a_writer_gets_what_channels_made_before_note() -> None:
     confirmed.note(b"a")
     gathered.note(b"b")
     confirmed.flush()
-    await confirmed.confirmed()
+    await confirmed.wait_until_confirmed()
     assert writer.written == [
         (KIND, b"a", Channel.CONFIRMED, 0),
         (KIND + 1, b"b", Channel.GATHERED, 25),

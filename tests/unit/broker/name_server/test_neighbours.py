@@ -20,7 +20,7 @@ def told(peer_host: str, local_host: str, **settings: str) -> list[str]:
     peer: Any = SimpleNamespace(
         addresses=ConnectionAddresses(peer_host=peer_host, local_host=local_host)
     )
-    members = Neighbours(build_config(settings)).as_reached(peer, MEMBERS)
+    members = Neighbours(build_config(settings)).list_reachable(peer, MEMBERS)
     return [member.addresses[0] for member in members]
 
 

@@ -61,7 +61,7 @@ async def registered(tmp_path: Path, server: FakeServer) -> AsyncIterator[Regist
     made = Registered(tmp_path, server.address)
     made.registration.start()
     await server.wait_for(REGISTER)
-    await made.registration.announced()
+    await made.registration.wait_until_announced()
     yield made
     await made.registration.stop()
 
@@ -92,7 +92,7 @@ async def test_every_topic_is_registered_under_the_address(
 
 async def test_a_change_is_registered_at_once(server: FakeServer, registered: Registered) -> None:
     registered.topics.put(TopicConfig("new"))
-    await registered.registration.announced()
+    await registered.registration.wait_until_announced()
     assert "new" in topics_of(server.requests_of(REGISTER)[-1])
 
 
@@ -102,7 +102,7 @@ async def test_a_changed_topic_is_told_alone_and_all_of_them_when_one_goes(
     server.on(REGISTER_TOPIC, lambda request: Command(0))
     registered.topics.put(TopicConfig("new", read_queue_nums=2, write_queue_nums=3))
     registered.topics.put(TopicConfig("newer"))
-    await registered.registration.announced()
+    await registered.registration.wait_until_announced()
     assert len(server.requests_of(REGISTER)) == 1
     told = server.requests_of(REGISTER_TOPIC)
     assert [(request.ext or {})["topic"] for request in told] == ["new", "newer"]
@@ -115,7 +115,7 @@ async def test_a_changed_topic_is_told_alone_and_all_of_them_when_one_goes(
         "topicSysFlag": 0,
     }
     registered.topics.delete("new")
-    await registered.registration.announced()
+    await registered.registration.wait_until_announced()
     assert topics_of(server.requests_of(REGISTER)[-1]).keys() == {"orders", "newer"}
     assert len(server.requests_of(REGISTER_TOPIC)) == 2
 
@@ -126,7 +126,7 @@ async def test_many_topics_at_once_are_registered_with_all(
     server.on(REGISTER_TOPIC, lambda request: Command(0))
     for number in range(module.TOLD_ALONE_MAX + 1):
         registered.topics.put(TopicConfig(f"t{number}"))
-    await registered.registration.announced()
+    await registered.registration.wait_until_announced()
     assert len(server.requests_of(REGISTER)) == 2
     assert server.requests_of(REGISTER_TOPIC) == []
 
@@ -138,7 +138,7 @@ async def test_a_name_service_that_lost_the_connection_is_told_all_topics(
     server.drop_connections()
     await server.wait_for(REGISTER, count=2)
     registered.topics.put(TopicConfig("new"))
-    await registered.registration.announced()
+    await registered.registration.wait_until_announced()
     known = topics_of(server.requests_of(REGISTER)[-1]).keys()
     alone = {(request.ext or {})["topic"] for request in server.requests_of(REGISTER_TOPIC)}
     assert "new" in known | alone
@@ -151,7 +151,7 @@ async def test_all_topics_are_registered_in_time_however_many_change_alone(
     made = Registered(tmp_path, server.address, registerNameServerPeriod="10000")
     made.registration.start()
     await server.wait_for(REGISTER)
-    await made.registration.announced()
+    await made.registration.wait_until_announced()
     loop = asyncio.get_running_loop()
     began_s = loop.time()
     shift = 0.0
@@ -160,7 +160,7 @@ async def test_all_topics_are_registered_in_time_however_many_change_alone(
     try:
         for number in range(3):
             made.topics.put(TopicConfig(f"t{number}"))
-            await made.registration.announced()
+            await made.registration.wait_until_announced()
         assert len(server.requests_of(REGISTER)) == 1
         shift = 11.0
         made.topics.put(TopicConfig("wakes"))
@@ -177,7 +177,7 @@ async def test_users_are_told_when_they_change_and_to_who_was_away(
     for accounts in (b"one", b"one", b"two"):
         registered.accounts = accounts
         registered.registration.announce_soon()
-        await registered.registration.announced()
+        await registered.registration.wait_until_announced()
     told = [request.body for request in server.requests_of(SHARE_ACCOUNTS)]
     assert told == [b"{}", b"one", b"two"]
     assert (server.requests_of(SHARE_ACCOUNTS)[0].ext or {})["brokerName"] == "me"
@@ -194,7 +194,7 @@ async def test_a_name_service_on_another_host_is_told_no_secret_without_tls(
     with capture_logs() as lines:
         for _ in range(2):
             registered.registration.announce_soon()
-            await registered.registration.announced()
+            await registered.registration.wait_until_announced()
     assert [line["event"] for line in lines if "without TLS" in line["event"]] == [
         "users are not copied to a name server on another host without TLS: set tlsEnable=true, "
         "or give it its own users"
@@ -211,7 +211,7 @@ async def test_a_replica_registers_as_what_it_is_in_the_epoch_that_it_knows(
     ):
         registered.advertisement = advertisement
         registered.registration.announce_soon()
-        await registered.registration.announced()
+        await registered.registration.wait_until_announced()
         request = server.requests_of(REGISTER)[-1]
         assert ((request.ext or {})["brokerId"], epoch_of(request)) == (
             broker_id,
@@ -225,7 +225,7 @@ async def test_a_follower_that_is_not_to_be_shown_takes_its_registration_back(
     registered.advertisement = Advertisement(3, shows_followers=False)
     for _ in range(2):
         registered.registration.announce_soon()
-        await registered.registration.announced()
+        await registered.registration.wait_until_announced()
     assert len(server.requests_of(UNREGISTER)) == 1
     assert len(server.requests_of(REGISTER)) == 1
 
@@ -242,7 +242,7 @@ async def test_what_a_replica_was_while_its_topics_were_collected_is_not_registe
     monkeypatch.setattr(registered.registration, "request_body", deposed_meanwhile)
     registered.advertisement = Advertisement(3, leads_in=8)
     registered.registration.announce_soon()
-    await registered.registration.announced()
+    await registered.registration.wait_until_announced()
     assert [epoch_of(request) for request in server.requests_of(REGISTER)] == [0, 9]
 
 
@@ -258,7 +258,7 @@ async def test_what_the_broker_forbids_is_taken_from_its_topics(
 ) -> None:
     registered.config.live.broker_permission = 4
     registered.registration.announce_soon()
-    await registered.registration.announced()
+    await registered.registration.wait_until_announced()
     assert topics_of(server.requests_of(REGISTER)[-1])["orders"]["perm"] == 4
 
 

@@ -136,7 +136,7 @@ def test_brokers_that_went_are_remembered_until_they_return() -> None:
     assert table.departed == ["broker-b"]
     table.expire(NOW + 120_001)
     assert table.departed == ["broker-b", "broker-d", "broker-c"]
-    assert table.departed_ages_ms(NOW + 120_005)["broker-b"] == 120_005
+    assert table.list_departed_ages_ms(NOW + 120_005)["broker-b"] == 120_005
 
 
 def test_no_flood_of_names_is_remembered() -> None:

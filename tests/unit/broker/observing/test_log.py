@@ -115,7 +115,7 @@ def test_a_line_that_cannot_be_written_or_formatted_raises_nothing_and_is_counte
 
     monkeypatch.setattr(sys, "stderr", Full())
     log.configure()
-    before = log.dropped_count()
+    before = log.count_dropped()
     logger = structlog.get_logger("broker.test")
     try:
         raise RuntimeError("a mistake")
@@ -125,4 +125,4 @@ def test_a_line_that_cannot_be_written_or_formatted_raises_nothing_and_is_counte
     logger.warning("something happened", value=Unprintable())
     monkeypatch.setattr(sys, "stderr", None)
     logger.info("something happened")
-    assert log.dropped_count() == before + 3
+    assert log.count_dropped() == before + 3

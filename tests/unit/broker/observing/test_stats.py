@@ -39,7 +39,7 @@ def test_pulls_that_found_something_and_nothing_count_apart_and_together() -> No
     clock = Clock()
     stats = BrokerStats(now_ms=clock)
     stats.get_found, stats.get_missed = 20, 10
-    stats.got("orders", "billing").count_request(640, 1)
+    stats.get_pull_traffic("orders", "billing").count_request(640, 1)
     clock.advance(10_000)
     assert stats.tps("get_found")[0] == 2.0
     assert stats.tps("get_missed")[0] == 1.0
@@ -90,8 +90,8 @@ def test_minute_forgets_what_is_older_while_the_hour_remembers() -> None:
 
 def test_items_by_group_are_keyed_by_topic_and_group() -> None:
     stats = BrokerStats(now_ms=Clock())
-    stats.got("orders", "billing").count_request(3, 30)
-    stats.sent_back("orders", "billing").count_request(1, 10)
+    stats.get_pull_traffic("orders", "billing").count_request(3, 30)
+    stats.get_send_back_traffic("orders", "billing").count_request(1, 10)
     stats.dead("orders", "billing").count_request(1, 10)
     for item in ("GROUP_GET_NUMS", "GROUP_GET_SIZE", "SNDBCK_PUT_NUMS", "DLQ_PUT_NUMS"):
         assert stats.windows(item, "orders@billing") is not None
@@ -105,15 +105,15 @@ def test_items_by_group_are_keyed_by_topic_and_group() -> None:
 def test_counters_are_the_same_object_each_time() -> None:
     stats = BrokerStats(now_ms=Clock())
     assert stats.get_send_traffic("orders") is stats.get_send_traffic("orders")
-    assert dict(stats.by_key("put")) == {"orders": stats.get_send_traffic("orders")}
+    assert dict(stats.iterate_by_key("put")) == {"orders": stats.get_send_traffic("orders")}
 
 
 def test_totals_keep_what_a_deleted_topic_had_counted() -> None:
     stats = BrokerStats(now_ms=Clock())
     stats.get_send_traffic("orders").count_request(7, 70)
     stats.get_send_traffic("orders2").count_request(1, 10)
-    stats.got("orders", "billing").count_request(5, 50)
-    stats.got("orders2", "billing").count_request(1, 1)
+    stats.get_pull_traffic("orders", "billing").count_request(5, 50)
+    stats.get_pull_traffic("orders2", "billing").count_request(1, 1)
     stats.forget_topic("orders")
     assert stats.windows("TOPIC_PUT_NUMS", "orders") is None
     assert stats.windows("TOPIC_PUT_NUMS", "orders2") is not None
@@ -121,7 +121,7 @@ def test_totals_keep_what_a_deleted_topic_had_counted() -> None:
     assert (stats.total("put").messages, stats.total("put").bytes) == (8, 80)
     assert stats.total("get").messages == 6
     stats.forget_group("billing")
-    assert dict(stats.by_key("get")) == {}
+    assert dict(stats.iterate_by_key("get")) == {}
     assert stats.total("get").messages == 6
 
 
@@ -168,9 +168,9 @@ def test_the_whole_broker_is_counted_with_and_without_system_topics() -> None:
     assert stats.windows_of_broker("BROKER_PUT_NUMS") is None
     stats.get_send_traffic("orders").count_request(5, 50)
     stats.get_send_traffic("SCHEDULE_TOPIC_XXXX").count_request(2, 20)
-    stats.got("orders", "billing").count_request(3, 30)
-    stats.acked("orders", "billing").count_request(2, 0)
-    stats.checkpointed("orders", "billing").count_request(1, 0)
+    stats.get_pull_traffic("orders", "billing").count_request(3, 30)
+    stats.get_ack_traffic("orders", "billing").count_request(2, 0)
+    stats.get_checkpoint_traffic("orders", "billing").count_request(1, 0)
     stats.producer_registrations.count_call(4)
     sums = {
         "BROKER_PUT_NUMS": 7,
@@ -195,19 +195,19 @@ def test_the_whole_broker_is_counted_with_and_without_system_topics() -> None:
 def test_reading_is_timed_for_each_queue_and_its_end_is_remembered() -> None:
     clock = Clock()
     stats = BrokerStats(now_ms=clock)
-    traffic = stats.got("orders", "billing")
+    traffic = stats.get_pull_traffic("orders", "billing")
     traffic.count_request(3, 30)
     traffic.read(1, 3, 0.0051)
-    assert stats.pulled_offset("orders", "billing", 1) == 3
-    assert stats.pulled_offset("orders", "billing", 0) == 0
-    assert stats.pulled_offset("orders", "others", 0) == 0
+    assert stats.get_pulled_offset("orders", "billing", 1) == 3
+    assert stats.get_pulled_offset("orders", "billing", 0) == 0
+    assert stats.get_pulled_offset("orders", "others", 0) == 0
     minute, _, _ = stats.windows("GROUP_GET_LATENCY", "1@orders@billing") or pytest.fail("none")
     assert (minute.sum, minute.average_per_call) == (5, 5.0)
     for unknown in ("0@orders@billing", "1@orders@others", "x@orders@billing", "1"):
         assert stats.windows("GROUP_GET_LATENCY", unknown) is None
     stats.forget_topic("orders")
     assert stats.windows("GROUP_GET_LATENCY", "1@orders@billing") is None
-    assert stats.pulled_offset("orders", "billing", 1) == 0
+    assert stats.get_pulled_offset("orders", "billing", 1) == 0
 
 
 def test_many_topics_are_sampled_and_summed_up_in_steps() -> None:

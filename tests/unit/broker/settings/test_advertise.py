@@ -4,7 +4,7 @@ import pytest
 
 from rockhopper.broker.settings.advertise import (
     Advertiser,
-    fixed_host,
+    choose_fixed_host,
     parse_route_table,
     parse_rule,
 )
@@ -93,13 +93,13 @@ def test_addresses_are_joined_as_they_are_split() -> None:
 
 
 def test_stored_messages_name_one_address_in_figures() -> None:
-    assert fixed_host("0.0.0.0", "203.0.113.9") == "203.0.113.9"
-    assert fixed_host("127.0.0.1", "") == "127.0.0.1"
-    assert fixed_host("127.0.0.1", "broker.example") == "127.0.0.1"
-    assert fixed_host("::", "fd31::b") == "fd31::b"
-    assert fixed_host("fd31::b", "") == "fd31::b"
-    assert fixed_host("::1", "") == "::1"
-    assert fixed_host("0.0.0.0", "") == fixed_host("::", "") == find_own_host()
+    assert choose_fixed_host("0.0.0.0", "203.0.113.9") == "203.0.113.9"
+    assert choose_fixed_host("127.0.0.1", "") == "127.0.0.1"
+    assert choose_fixed_host("127.0.0.1", "broker.example") == "127.0.0.1"
+    assert choose_fixed_host("::", "fd31::b") == "fd31::b"
+    assert choose_fixed_host("fd31::b", "") == "fd31::b"
+    assert choose_fixed_host("::1", "") == "::1"
+    assert choose_fixed_host("0.0.0.0", "") == choose_fixed_host("::", "") == find_own_host()
 
 
 def test_loopback_is_recognised() -> None:

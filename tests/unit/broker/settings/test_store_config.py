@@ -15,7 +15,7 @@ def test_consume_queue_files_end_where_an_entry_does(given: int, whole: int) -> 
     config = StoreConfig(
         root=Path("/s"), consume_queue_file_size_bytes=max(given, 40) if given < 40 else given
     )
-    assert config.in_whole_entries().consume_queue_file_size_bytes == max(whole, 40)
+    assert config.round_up_sizes().consume_queue_file_size_bytes == max(whole, 40)
 
 
 @pytest.mark.parametrize("field", [f.name for f, known in settings_of(StoreConfig) if known.least])

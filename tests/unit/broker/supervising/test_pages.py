@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.kernel.families import rendered
+from rockhopper.broker.kernel.families import render
 from rockhopper.broker.kernel.metrics.broker_metrics import readiness
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.supervising.pages import merge_metrics, pages_of
@@ -57,7 +57,7 @@ def test_families_stand_once_with_the_samples_of_all() -> None:
 @pytest.mark.parametrize("reason", [REFUSED, TimeoutError()])
 async def test_a_broker_that_does_not_answer_is_neither_up_nor_ready(reason: Exception) -> None:
     config = BrokerConfig(cluster_name="c", broker_name="b-0")
-    ready, _ = await rendered(config, [readiness(is_ready=True)])
+    ready, _ = await render(config, [readiness(is_ready=True)])
     there = Shown("b-0", {"/metrics": (200, ONE.encode() + ready)})
     shown = [there, Shown("b-1", {}, starts=4, reason=reason)]
     page = await pages_of(lambda: shown, "c")["/metrics"].make()

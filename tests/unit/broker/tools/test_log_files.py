@@ -13,7 +13,7 @@ def test_a_log_may_be_divided_over_directories(tmp_path: Path) -> None:
     files, problems = log_files.find([tmp_path / "commitlog", second])
     assert [file.base_offset for file in files.files] == list(range(0, writer.end, 4096))
     assert problems == []
-    assert log_files.written_end(files, 0) == writer.end
+    assert log_files.find_written_end(files, 0) == writer.end
 
 
 def test_odd_files_are_named_and_the_rest_is_read(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_the_log_of_a_live_store_ends_where_it_ended(tmp_path: Path) -> None:
     writer = LogWriter(tmp_path)
     writer.append_many(40)
     files, _ = log_files.find([tmp_path / "commitlog"])
-    end = log_files.written_end(files, 4096)
+    end = log_files.find_written_end(files, 4096)
     log_files.end_at(files, end)
     writer.append_many(40)
     assert files.next_base_offset == end
@@ -46,7 +46,7 @@ def test_a_file_that_was_made_ahead_holds_nothing(tmp_path: Path) -> None:
     writer.append_many(40)
     (tmp_path / "commitlog" / f"{writer.end // 4096 * 4096 + 4096:020d}").write_bytes(bytes(4096))
     files, _ = log_files.find([tmp_path / "commitlog"])
-    assert log_files.written_end(files, 0) == writer.end
+    assert log_files.find_written_end(files, 0) == writer.end
 
 
 def test_a_file_at_an_offset_where_none_begins_is_passed_over(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from rockhopper.broker.tools import output
 def test_sizes_and_counts_for_people() -> None:
     assert output.size_text(7) == "7 bytes"
     assert output.size_text(3 << 29) == "1.5 GiB"
-    assert output.counted(1, "index entry") == "1 index entry"
-    assert output.counted(2000, "index entry") == "2,000 index entries"
+    assert output.format_count(1, "index entry") == "1 index entry"
+    assert output.format_count(2000, "index entry") == "2,000 index entries"
     assert output.time_text(None) == "-"
     assert output.time_text(1_795_166_323_715).endswith(".715")
 

@@ -7,7 +7,7 @@ from rockhopper.broker.tools.progress import Bar
 
 def test_nothing_is_drawn_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
     with Bar("Checking", 0, 100) as bar:
-        bar.at(50)
+        bar.set_position(50)
     assert capsys.readouterr() == ("", "")
 
 
@@ -17,7 +17,7 @@ def test_a_terminal_gets_a_bar(
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with Bar("Checking", 0, 100) as bar:
-        bar.at(50)
+        bar.set_position(50)
     out, err = capsys.readouterr()
     assert out == ""
     assert "Checking" in err

@@ -87,7 +87,7 @@ def test_the_index_names_the_rules_that_match(kind: ResourceKind, name: str) -> 
     texts = ["*", *(f"{each}:{name}" for each in KINDS for name in names)]
     rules = [rule(f"{decision} Pub {text}") for text in texts for decision in ("allow", "deny")]
     resource = Resource(kind, name)
-    found = RuleIndex(rules).about(resource)
+    found = RuleIndex(rules).find_matching(resource)
     assert sorted(map(str, found)) == sorted(
         str(each) for each in rules if each.pattern.matches(resource)
     )

@@ -115,8 +115,8 @@ def test_a_flood_of_names_and_addresses_stays_small(clock: Clock) -> None:
         failures.charge(f"name-{number}", clock())
     for _ in range(FAILURES):
         failures.charge("name-0", clock())
-    assert failures.left("name-0", clock()) < 1
-    assert failures.left("name-5", clock()) == FAILURES
+    assert failures.count_left("name-0", clock()) < 1
+    assert failures.count_left("name-5", clock()) == FAILURES
 
 
 def test_one_line_a_minute_tells_of_refusals(

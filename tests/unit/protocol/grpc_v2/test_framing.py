@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rockhopper.protocol.grpc_v2.codes import GrpcStatus
-from rockhopper.protocol.grpc_v2.framing import FramingError, MessageSplitter, framed
+from rockhopper.protocol.grpc_v2.framing import FramingError, MessageSplitter, encode_frame
 
 MOST = 1000
 
@@ -19,7 +19,7 @@ def compressed(message: bytes) -> bytes:
 
 @given(st.lists(st.binary(max_size=50), max_size=8), st.integers(1, 40))
 def test_messages_come_out_whole(messages: list[bytes], size: int) -> None:
-    data = b"".join(map(framed, messages))
+    data = b"".join(map(encode_frame, messages))
     reader = MessageSplitter("identity", MOST)
     found = []
     for start in range(0, len(data), size):
@@ -30,7 +30,7 @@ def test_messages_come_out_whole(messages: list[bytes], size: int) -> None:
 
 def test_one_that_is_cut_off_is_known() -> None:
     reader = MessageSplitter("identity", MOST)
-    assert reader.feed(framed(b"hello")[:-1]) == []
+    assert reader.feed(encode_frame(b"hello")[:-1]) == []
     assert reader.held_bytes
 
 
@@ -41,7 +41,7 @@ def test_gzip_is_understood() -> None:
 @pytest.mark.parametrize(
     ("encoding", "data", "status"),
     [
-        ("identity", framed(b"x" * (MOST + 1)), GrpcStatus.RESOURCE_EXHAUSTED),
+        ("identity", encode_frame(b"x" * (MOST + 1)), GrpcStatus.RESOURCE_EXHAUSTED),
         ("gzip", compressed(b"x" * 5_000_000), GrpcStatus.RESOURCE_EXHAUSTED),
         ("identity", compressed(b"x"), GrpcStatus.UNIMPLEMENTED),
         ("gzip", b"\x01\0\0\0\x01x", GrpcStatus.INTERNAL),

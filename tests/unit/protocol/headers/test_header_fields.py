@@ -9,7 +9,7 @@ from rockhopper.protocol.headers.header_fields import (
     LANGUAGE_BY_NAME,
     LANGUAGE_NAMES,
     check_ext_count,
-    known_language,
+    normalize_language,
 )
 
 
@@ -20,7 +20,7 @@ def test_languages_go_both_ways() -> None:
 
 @pytest.mark.parametrize(("ordinal", "known"), [(0, 0), (12, 12), (99, 7), (-1, 7), (200, 7)])
 def test_a_language_that_came_later_is_another_one(ordinal: int, known: int) -> None:
-    assert known_language(ordinal) == known
+    assert normalize_language(ordinal) == known
     assert LanguageCode(known) in LanguageCode
 
 

@@ -7,7 +7,7 @@ from rockhopper.protocol.http2.hpack import Fields
 from rockhopper.protocol.http2.semantics import (
     check_fields,
     check_trailers,
-    declared_size_bytes,
+    parse_declared_size,
 )
 
 SOUND: Fields = [(":method", "POST"), (":scheme", "http"), (":path", "/x"), ("te", "trailers")]
@@ -48,10 +48,10 @@ def test_trailers_have_no_pseudo_fields() -> None:
 
 @pytest.mark.parametrize(("text", "size"), [(None, None), ("0", 0), ("17", 17)])
 def test_a_declared_size_is_a_number(text: str | None, size: int | None) -> None:
-    assert declared_size_bytes({} if text is None else {"content-length": text}) == size
+    assert parse_declared_size({} if text is None else {"content-length": text}) == size
 
 
 @pytest.mark.parametrize("text", ["", "-1", "x", "9" * 19, "٣"])
 def test_a_size_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(StreamError):
-        declared_size_bytes({"content-length": text})
+        parse_declared_size({"content-length": text})

@@ -8,10 +8,10 @@ import pytest
 
 from rockhopper.protocol.signing import (
     Credentials,
+    build_signed_content,
     parse_signature,
     sign,
     sign_fields,
-    signed_content,
 )
 
 ALICE = Credentials("alice", "a secret of alice")
@@ -20,13 +20,14 @@ FIELDS = {"topic": "orders", "AccessKey": "alice", "Zone": "ü", "a": "1"}
 
 def test_content_is_the_values_in_the_order_of_their_names_and_the_body() -> None:
     assert (
-        signed_content({**FIELDS, "Signature": "x"}, b"body", 479) == "aliceü1ordersbody".encode()
+        build_signed_content({**FIELDS, "Signature": "x"}, b"body", 479)
+        == "aliceü1ordersbody".encode()
     )
 
 
 @pytest.mark.parametrize(("version", "is_signed"), [(399, False), (401, True)])
 def test_what_old_clients_add_after_signing_is_left_out(version: int, is_signed: bool) -> None:
-    content = signed_content({"_UNIQUE_KEY_QUERY": "true", "a": "1"}, b"", version)
+    content = build_signed_content({"_UNIQUE_KEY_QUERY": "true", "a": "1"}, b"", version)
     assert content == (b"true1" if is_signed else b"1")
 
 

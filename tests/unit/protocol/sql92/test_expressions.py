@@ -9,7 +9,7 @@ TEXT = ex.property_node("a")
 
 
 def number(text: str) -> ex.Node:
-    return ex.whole_literal(text)
+    return ex.parse_whole_literal(text)
 
 
 @pytest.mark.parametrize(
@@ -30,17 +30,17 @@ def test_what_does_not_read_as_a_number_ends_the_evaluation() -> None:
     ("word", "result"), [(">", False), (">=", True), ("<", False), ("<=", True)]
 )
 def test_orders(word: str, result: bool) -> None:
-    assert ex.ordered(word, TEXT, number("7")).evaluate({"a": "7"}) is result
+    assert ex.build_ordering(word, TEXT, number("7")).evaluate({"a": "7"}) is result
 
 
 def test_null_is_neither_more_nor_less() -> None:
-    assert ex.ordered(">", TEXT, number("7")).evaluate({}) is not True
+    assert ex.build_ordering(">", TEXT, number("7")).evaluate({}) is not True
     assert ex.is_null(TEXT).evaluate({}) is True
     assert ex.is_null(TEXT).evaluate({"a": ""}) is False
 
 
 def test_bounds_belong_to_between() -> None:
-    node = ex.between(TEXT, number("1"), number("3"))
+    node = ex.build_between(TEXT, number("1"), number("3"))
     assert [node.evaluate({"a": text}) is True for text in ("0", "1", "3", "4")] == [
         False,
         True,

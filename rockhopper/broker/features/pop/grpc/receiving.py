@@ -14,7 +14,7 @@ from rockhopper.broker.features.pop.processors.checks import PopChecks
 from rockhopper.broker.features.pop.reading import FoundMessages, PopAnswer, PopRequest
 from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.gateways.grpc.call import Call
-from rockhopper.broker.gateways.grpc.converting import delivered
+from rockhopper.broker.gateways.grpc.converting import build_message
 from rockhopper.broker.gateways.grpc.resources import group_of, topic_of
 from rockhopper.broker.gateways.grpc.sessions import ClientSession, Sessions
 from rockhopper.broker.gateways.grpc.statuses import OK, GrpcStatusError, millis_of, status
@@ -66,7 +66,7 @@ class PopReceiving:
         """ReceiveMessage: pop now, or later if filters have used up their time budget."""
         budget = self._pop.turns.budget
         if request.filter_expression.expression not in EVERYTHING and not budget.has_room():
-            call.later(self._receive_in_turn(call, request))
+            call.run_later(self._receive_in_turn(call, request))
         else:
             self._receive(call, request)
 
@@ -149,7 +149,9 @@ class PopReceiving:
         subscription = self._subscriptions[key] = None if is_everything else parsed
         return subscription
 
-    def handed_out(self, receipt: "_Receipt", answer: PopAnswer) -> list[tuple[Any, HeldMessage]]:
+    def list_handed_out(
+        self, receipt: "_Receipt", answer: PopAnswer
+    ) -> list[tuple[Any, HeldMessage]]:
         """Return the messages of *answer* in the client's format, with their in-flight records."""
         records = iter(answer.records)
         return [
@@ -179,7 +181,7 @@ class PopReceiving:
             offset,
             stored.commit_log_offset,
         )
-        message = delivered(stored, wanted.topic, receipt.namespace)
+        message = build_message(stored, wanted.topic, receipt.namespace)
         system = message.system_properties
         system.receipt_handle = str(handle)
         system.invisible_duration.FromMilliseconds(answer.invisible_ms)
@@ -188,7 +190,7 @@ class PopReceiving:
         topic = real_topic(wanted.group, wanted.topic, found.retry_flag)
         return message, HeldMessage(wanted.group, topic, handle)
 
-    def given_back(self, received: list[HeldMessage]) -> None:
+    def give_back(self, received: list[HeldMessage]) -> None:
         """Make messages visible again that the client did not receive; on failure they time out."""
         for each in received:
             self._handles.change(each, 0)
@@ -222,7 +224,7 @@ class _Receipt:
     def lost(self, unsent: int) -> None:
         """Give back the messages that were not sent, the delivery time apart."""
         sent_count = max(len(self._received) - max(unsent - 1, 0), 0)
-        self._receiving.given_back(self._received[sent_count:])
+        self._receiving.give_back(self._received[sent_count:])
 
     def write(self, answer: PopAnswer) -> None:
         """Send the messages, or the status that none arrived in time."""
@@ -231,10 +233,10 @@ class _Receipt:
             call.write(_Reply(status=status(Code.MESSAGE_NOT_FOUND, "no new message")))
             call.end_call()
             return
-        handed_out = self._receiving.handed_out(self, answer)
+        handed_out = self._receiving.list_handed_out(self, answer)
         received = [each for _, each in handed_out]
         if call.is_over:
-            self._receiving.given_back(received)
+            self._receiving.give_back(received)
             return
         if self._auto_renew and self._session is not None and not self._session.closed:
             self._receiving.renew(self._session, received)

@@ -10,10 +10,10 @@ from rockhopper.broker.gateways.grpc.resources import group_of, topic_of
 from rockhopper.broker.gateways.grpc.statuses import (
     OK,
     GrpcStatusError,
+    build_unconfirmed_status,
     millis_of,
     status,
     status_of,
-    unconfirmed_status,
 )
 from rockhopper.broker.kernel.send.record_access import ANY_MESSAGE, Identity
 from rockhopper.broker.kernel.send.send_back import SendBack
@@ -110,7 +110,7 @@ class Settling:
 
         def release(error: StoreError | None) -> None:
             if error is not None:
-                call.reply(_ForwardReply(status=unconfirmed_status(error)))
+                call.reply(_ForwardReply(status=build_unconfirmed_status(error)))
                 return
             # A message that has become visible meanwhile is delivered again, besides the dead
             # letter.

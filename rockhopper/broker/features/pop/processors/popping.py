@@ -436,7 +436,7 @@ class PopProcessors:
             request.connection,
             (wanted.group, wanted.topic),
             wanted.queue_id,
-            pop.sources.waited_for(wanted),
+            pop.sources.list_waited_queues(wanted),
             ("notification", wanted.queue_id, wanted.order),
             attempt,
             attempt_id=wanted.attempt_id,

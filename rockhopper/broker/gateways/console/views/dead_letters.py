@@ -23,7 +23,7 @@ async def show_all(visit: Visit) -> TemplatePage:
     """Show the groups with dead letters."""
     names = [
         topic.removeprefix(DLQ_PREFIX)
-        for topic in visit.only_seen(filter(is_dlq_topic, await visit.admin.topics()))
+        for topic in visit.filter_seen(filter(is_dlq_topic, await visit.admin.topics()))
     ]
     counts = await together(map(visit.admin.dead_letters.count, names[:GROUPS_MAX]))
     found = sorted((each for each in counts if each.count), key=lambda each: -each.waiting)
@@ -33,7 +33,7 @@ async def show_all(visit: Visit) -> TemplatePage:
 
 async def show(visit: Visit) -> TemplatePage:
     """Show the dead letters of a group, those not yet sent back first."""
-    group = visit.needed("group")
+    group = visit.get_needed("group")
     visit.check(Action.SUB, group, ResourceKind.GROUP)
     with_sent = bool(visit.query.get("all"))
     count = await visit.admin.dead_letters.count(group)

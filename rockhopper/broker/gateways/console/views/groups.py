@@ -14,8 +14,8 @@ from rockhopper.broker.gateways.console.visit import (
     WrongInput,
     format_error,
     if_allowed,
+    parse_whole,
     queue_of,
-    whole,
 )
 from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.client.admin.admin_groups import Target, describe_target, sum_moves
@@ -78,7 +78,7 @@ async def figures(visit: Visit, *, with_system: bool = False) -> list[GroupFigur
         for each in (await visit.admin.figures.read()).groups
         if with_system or not (is_system_group(each.name) or each.name == REQUEUE_GROUP)
     }
-    return [found[name] for name in visit.only_seen(found, ResourceKind.GROUP)]
+    return [found[name] for name in visit.filter_seen(found, ResourceKind.GROUP)]
 
 
 async def _row(visit: Visit, name: str) -> GroupRow:
@@ -113,7 +113,7 @@ async def show(visit: Visit, problem: str = "") -> TemplatePage:
 
     *problem* describes an invalid reset target in the query.
     """
-    name = visit.needed("name")
+    name = visit.get_needed("name")
     visit.check(Action.GET, name, ResourceKind.GROUP)
     found, dead = await asyncio.gather(
         visit.admin.groups.state(name), if_allowed(visit.admin.dead_letters.count(name))
@@ -169,7 +169,7 @@ async def _reset_of(visit: Visit, fields: Mapping[str, str]) -> Reset:
     elif kind == "latest":
         to = "latest"
     elif kind == "offset":
-        to = whole(value, "offset")
+        to = parse_whole(value, "offset")
     elif kind == "time":
         to = datetime.fromtimestamp(time_of(value) / 1000).astimezone()
     else:

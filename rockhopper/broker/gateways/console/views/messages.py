@@ -3,7 +3,7 @@
 import asyncio
 import re
 
-from rockhopper.broker.gateways.console.bodies import compression, format_body, opened
+from rockhopper.broker.gateways.console.bodies import compression, format_body, open_body
 from rockhopper.broker.gateways.console.browsing import Browser, Listed, line, read_places
 from rockhopper.broker.gateways.console.visit import (
     Moved,
@@ -12,9 +12,9 @@ from rockhopper.broker.gateways.console.visit import (
     TemplatePage,
     Visit,
     WrongInput,
+    parse_whole,
     queue_of,
     queue_text,
-    whole,
 )
 from rockhopper.broker.users.access import Action
 from rockhopper.client.admin.topic_stats import QueueFigures, TopicReader
@@ -63,7 +63,7 @@ async def _search(
 
 async def browse(visit: Visit) -> Result:
     """Show the messages of a topic: the newest, from an offset or time on, by key or by id."""
-    topic = visit.needed("topic")
+    topic = visit.get_needed("topic")
     visit.check(Action.SUB, topic)
     _, masters = await asyncio.gather(visit.admin.route(topic), visit.admin.masters())
     queues = await TopicReader(visit.admin, masters).queues(topic)
@@ -105,7 +105,7 @@ async def _from_queues(visit: Visit, queues: list[QueueFigures], by: str) -> Lis
     if by == "newest":
         return await browser.back_from(places)
     if places is None and by == "offset":
-        places = [whole(visit.query.get("q") or "0", "offset")] * len(queues)
+        places = [parse_whole(visit.query.get("q") or "0", "offset")] * len(queues)
     if places is None:
         time_ms = time_of(visit.query.get("q", ""))
         offset_at = visit.admin.offsets.offset_at
@@ -132,10 +132,10 @@ async def _to_message(visit: Visit, message: ReceivedMessage) -> Moved:
 
 async def _message(visit: Visit) -> tuple[ReceivedMessage, PullResult]:
     """Return the requested message, and the pull result with its queue's offsets."""
-    topic = visit.needed("topic")
+    topic = visit.get_needed("topic")
     visit.check(Action.SUB, topic)
-    queue = queue_of(visit.needed("queue"), topic)
-    offset = whole(visit.needed("offset"), "offset")
+    queue = queue_of(visit.get_needed("queue"), topic)
+    offset = parse_whole(visit.get_needed("offset"), "offset")
     found = await visit.puller().pull(queue, offset, 1)
     message = next((each for each in found.messages if each.queue_offset == offset), None)
     if message is None:
@@ -174,7 +174,7 @@ async def show(visit: Visit) -> TemplatePage:
 async def save(visit: Visit) -> Raw:
     """Return the body as a file."""
     message, _ = await _message(visit)
-    body, problem = await asyncio.to_thread(opened, message.stored)
+    body, problem = await asyncio.to_thread(open_body, message.stored)
     as_stored = f".{compression(message.stored)}" if problem else ""
     name = f"{message.queue.topic}-{message.queue_id}-{message.queue_offset}.bin{as_stored}"
     return Raw(body, _UNSAFE_IN_NAMES.sub("_", name))

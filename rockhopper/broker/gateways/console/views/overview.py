@@ -129,8 +129,8 @@ async def show(visit: Visit) -> TemplatePage:
         visit.admin.topics(),
         _groups(visit),
     )
-    plain = visit.only_seen(plain_only(topics, [each.broker for each in found]))
-    dead = visit.only_seen(filter(is_dlq_topic, topics))
+    plain = visit.filter_seen(plain_only(topics, [each.broker for each in found]))
+    dead = visit.filter_seen(filter(is_dlq_topic, topics))
     none = None if visit.is_part else 0
     values = {
         "states": found,

@@ -25,7 +25,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_PRODUCER_GROUP,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TRANSACTION_CHECK_TIMES,
-    whole_number,
+    parse_whole_number,
 )
 from rockhopper.protocol.store.delay_levels import DEFAULT_DELAY_LEVELS, delays_ms
 
@@ -107,7 +107,7 @@ async def _levels_of(visit: Visit, state: BrokerState) -> list[DelayLevel]:
     found = []
     for level, value in sorted(marked.items()):
         delivered, _, end = value.partition(",")
-        left = whole_number(end) - whole_number(delivered)
+        left = parse_whole_number(end) - parse_whole_number(delivered)
         if left > 0:
             delay_s = delays[level - 1] / 1000 if level <= len(delays) else 0
             found.append(DelayLevel(state.broker.name, level, delay_s, left))
@@ -157,7 +157,7 @@ def _half(message: ReceivedMessage) -> Half:
         line(message),
         properties.get(PROPERTY_REAL_TOPIC, ""),
         properties.get(PROPERTY_PRODUCER_GROUP, ""),
-        max(whole_number(properties.get(PROPERTY_TRANSACTION_CHECK_TIMES)), 0),
+        max(parse_whole_number(properties.get(PROPERTY_TRANSACTION_CHECK_TIMES)), 0),
     )
 
 

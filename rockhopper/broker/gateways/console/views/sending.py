@@ -13,9 +13,9 @@ from rockhopper.broker.gateways.console.visit import (
     Visit,
     WrongInput,
     format_error,
+    parse_whole,
     queue_of,
     queue_text,
-    whole,
 )
 from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import NoPermission
@@ -163,7 +163,7 @@ def _message(topic: str, form: Mapping[str, str]) -> Message:
             raise WrongInput(f"{later[:60]} is in the past: give a future time, or deliver it now")
         deliver_at = datetime.fromtimestamp(time_ms / 1000).astimezone()
     elif when == "after":
-        delay_s = whole(later, "number of seconds")
+        delay_s = parse_whole(later, "number of seconds")
         if delay_s > DELAY_MAX_S:
             raise WrongInput(f"{later[:60]} seconds are more than brokers allow: {DELAY_MAX_S:,}")
     return Message(

@@ -44,7 +44,7 @@ class _SettingInfo(NamedTuple):
 
 
 @lru_cache
-def known() -> Mapping[str, _SettingInfo]:
+def list_known() -> Mapping[str, _SettingInfo]:
     """Return what this version knows about each setting, by key."""
     found = {}
     for part in SETTING_PARTS:
@@ -71,7 +71,7 @@ def _texts(part: type) -> dict[str, str]:
 def _rows(settings: Mapping[str, str], wanted: str) -> Iterable[SettingRow]:
     nothing = _SettingInfo("", "", False)
     for key, value in sorted(settings.items(), key=lambda pair: pair[0].lower()):
-        row = SettingRow(key, value, *known().get(key, nothing))
+        row = SettingRow(key, value, *list_known().get(key, nothing))
         if wanted.lower() in f"{row.key} {row.about}".lower():
             yield row
 
@@ -97,7 +97,7 @@ async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> T
     (broker,) = await visit.masters(chosen)
     _check_may_see(visit)
     wanted = fields.get("search", "").strip()
-    await asyncio.to_thread(known)
+    await asyncio.to_thread(list_known)
     rows = list(_rows(await visit.admin.broker_config(broker.address), wanted))
     if fields.get("live"):
         rows = [row for row in rows if row.is_live]
@@ -124,7 +124,7 @@ async def change(visit: Visit, form: Mapping[str, str]) -> Moved | TemplatePage:
     """
     key, value = form.get("key", "").strip(), form.get("value", "").strip()
     broker = form.get("broker", "")
-    entry = known().get(key)
+    entry = list_known().get(key)
     if entry is None or not entry.is_live:
         raise WrongInput(f"{key[:100]!r} is not a setting that can change while the broker runs")
     every = await visit.admin.masters()

@@ -49,7 +49,7 @@ async def show_all(visit: Visit) -> TemplatePage:
     known = [*masters, *(each.broker for each in visit.silent)]
     wanted = visit.query.get("search", "").strip()
     with_system = bool(visit.query.get("system"))
-    names = visit.only_seen(every if with_system else plain_only(every, known))
+    names = visit.filter_seen(every if with_system else plain_only(every, known))
     names = await _sort(visit, [name for name in names if wanted.lower() in name.lower()])
     chosen, pager = visit.page_of(names, PAGE_SIZE)
     rows = await together(reader.all_of(name) for name in chosen)
@@ -79,13 +79,13 @@ async def _sort(visit: Visit, names: list[str]) -> list[str]:
 
 async def show(visit: Visit) -> TemplatePage:
     """Show one topic: its queues, and the groups that consume it."""
-    name = visit.needed("name")
+    name = visit.get_needed("name")
     visit.check(Action.GET, name)
     # Raises an error if the topic does not exist.
     route, masters = await asyncio.gather(visit.admin.route(name), visit.admin.masters())
     reader = TopicReader(visit.admin, masters)
     figures = await reader.all_of(name, GROUPS_SHOWN_MAX)
-    seen = visit.only_seen(figures.groups, ResourceKind.GROUP)
+    seen = visit.filter_seen(figures.groups, ResourceKind.GROUP)
     shown = seen[:GROUPS_SHOWN_MAX]
     groups = await together(_group(visit, each, figures) for each in shown)
     queues, pager = visit.page_of(figures.queues, QUEUES_SHOWN_MAX)

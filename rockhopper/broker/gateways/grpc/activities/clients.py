@@ -99,10 +99,10 @@ class ClientLifecycle:
             self._settle(call, command.settings)
         elif kind == "thread_stack_trace":
             answer = command.thread_stack_trace
-            self._sessions.known(call).commands.answered(answer.nonce, command)
+            self._sessions.get_known(call).commands.answered(answer.nonce, command)
         elif kind == "verify_message_result":
             answer = command.verify_message_result
-            self._sessions.known(call).commands.answered(answer.nonce, command)
+            self._sessions.get_known(call).commands.answered(answer.nonce, command)
 
     def _settle(self, call: Call, settings: Any) -> None:
         kind = settings.WhichOneof("pub_sub")
@@ -118,9 +118,9 @@ class ClientLifecycle:
         session.settings = settings
         session.talk_by(call)
         self._register(session)
-        call.write(TelemetryCommand(status=OK, settings=self.merged(session)))
+        call.write(TelemetryCommand(status=OK, settings=self.merge_settings(session)))
 
-    def merged(self, session: ClientSession) -> Any:
+    def merge_settings(self, session: ClientSession) -> Any:
         """Return the client's settings with the broker's values."""
         merged = Settings()
         merged.CopyFrom(session.settings)
@@ -141,7 +141,7 @@ class ClientLifecycle:
 
     def heartbeat(self, call: Call, request: Any) -> Any:
         """Heartbeat."""
-        session = self._sessions.known(call)
+        session = self._sessions.get_known(call)
         if request.client_type in _CONSUMERS:
             group_of(request.group)
         elif request.client_type in _LITE_CONSUMERS:
@@ -182,7 +182,7 @@ class ClientLifecycle:
     def terminated(self, call: Call, request: Any) -> Any:
         """NotifyClientTermination: remove the client. Its messages become visible again soon."""
         del request
-        self._sessions.end_session(self._sessions.known(call))
+        self._sessions.end_session(self._sessions.get_known(call))
         return _TerminationReply(status=OK)
 
 

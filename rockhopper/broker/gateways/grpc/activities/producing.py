@@ -10,15 +10,15 @@ from rockhopper.broker.feature import RpcRow
 from rockhopper.broker.gateways.grpc import permissions
 from rockhopper.broker.gateways.grpc.activities.consistent_hash import consistent_hash
 from rockhopper.broker.gateways.grpc.call import Call, reply_when_safe
-from rockhopper.broker.gateways.grpc.converting import SendLimits, checked_properties, send_of
+from rockhopper.broker.gateways.grpc.converting import SendLimits, build_properties, send_of
 from rockhopper.broker.gateways.grpc.resources import full_name, sendable_topic_of
 from rockhopper.broker.gateways.grpc.sending_rules import check_type, type_of
 from rockhopper.broker.gateways.grpc.statuses import (
     OK,
     GrpcStatusError,
+    build_unconfirmed_status,
     status,
     status_of,
-    unconfirmed_status,
 )
 from rockhopper.broker.kernel.scheduled.timers.recall import TimerRecall
 from rockhopper.broker.kernel.send.send_request import Send
@@ -136,7 +136,7 @@ class Producing:
         self._stats.puts_refused(len(lost))
 
     def _check(self, call: Call, message: Any, topic: str, limits: SendLimits) -> tuple[Send, str]:
-        properties = checked_properties(message, topic, call.connection.addresses.peer_host, limits)
+        properties = build_properties(message, topic, call.connection.addresses.peer_host, limits)
         config = self._topics.get(topic)
         declared = config.attributes.get(ATTRIBUTE_MESSAGE_TYPE) if config is not None else None
         if config is not None:
@@ -197,7 +197,7 @@ class _Owed(NamedTuple):
 
 def _answer(owed: list[_Owed], error: StoreError | None = None) -> None:
     """Reply to calls whose messages are in the log, and replicated unless there is an *error*."""
-    told = None if error is None else unconfirmed_status(error)
+    told = None if error is None else build_unconfirmed_status(error)
     for call, reply, _ in owed:
         if told is not None:
             for entry in reply.entries:

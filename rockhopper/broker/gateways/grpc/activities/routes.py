@@ -12,7 +12,7 @@ from rockhopper.broker.feature import RpcRow
 from rockhopper.broker.gateways.grpc import permissions
 from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.resources import group_of, topic_of
-from rockhopper.broker.gateways.grpc.sending_rules import accepted_types
+from rockhopper.broker.gateways.grpc.sending_rules import get_accepted_types
 from rockhopper.broker.gateways.grpc.statuses import OK, GrpcStatusError
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topic_attributes import ATTRIBUTE_MESSAGE_TYPE
@@ -65,7 +65,7 @@ class Routes:
         """QueryRoute: return the queues of a topic."""
         _ = call.client_id
         topic = topic_of(request.topic)
-        call.later(self._reply_route(call, request, topic))
+        call.run_later(self._reply_route(call, request, topic))
 
     async def _reply_route(self, call: Call, request: Any, topic: str) -> None:
         brokers = await self._brokers(topic, call)
@@ -86,7 +86,9 @@ class Routes:
     ) -> list[Any]:
         config = self._topics.get(topic)
         declared = config.attributes.get(ATTRIBUTE_MESSAGE_TYPE) if config is not None else None
-        pattern = MessageQueue(topic=request.topic, accept_message_types=accepted_types(declared))
+        pattern = MessageQueue(
+            topic=request.topic, accept_message_types=get_accepted_types(declared)
+        )
         _put_broker(pattern.broker, broker, request.endpoints if brokers == 1 else None, call)
         found = []
         for queue_id, permission in enumerate(_permissions(broker)):
@@ -100,7 +102,7 @@ class Routes:
         """QueryAssignment: return the queues that a consumer reads."""
         _ = call.client_id
         topic, group = topic_of(request.topic), group_of(request.group)
-        call.later(self._reply_assignment(call, request, topic, group))
+        call.run_later(self._reply_assignment(call, request, topic, group))
 
     async def _reply_assignment(self, call: Call, request: Any, topic: str, group: str) -> None:
         settings = self._groups.get(group)

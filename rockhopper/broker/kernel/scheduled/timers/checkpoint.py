@@ -177,7 +177,7 @@ def _checkpoint_of(entries: JsonObject) -> TimerCheckpoint:
     )
 
 
-def damaged_slot(directory: Path, checkpoint: TimerCheckpoint, now_ms: int) -> int | None:
+def find_damaged_slot(directory: Path, checkpoint: TimerCheckpoint, now_ms: int) -> int | None:
     """Return a slot whose file in *directory* contradicts *checkpoint*; None if all match.
 
     The file of a past minute may be missing: it is deleted once no message waits in it.
@@ -354,7 +354,7 @@ class TimerSaver:
     def _next_checkpoint(self) -> CheckpointChange:
         return CheckpointChange(
             self._queue.offset,
-            self._delivery.settled_log_offset(),
+            self._delivery.compute_settled_offset(),
             self._timer_checks,
             self._index.files.take_changed(),
         )
@@ -366,7 +366,7 @@ class TimerSaver:
 
     def _drop_finished(self, checkpoint: CheckpointChange) -> None:
         """Delete the files of slots that are no longer needed."""
-        for number in self._index.finished(self._now_ms()):
+        for number in self._index.list_finished(self._now_ms()):
             if self._index.end_offset(number) > checkpoint.indexed_offset:
                 continue
             if self._delivery.is_settled(number):

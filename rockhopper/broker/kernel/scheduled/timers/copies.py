@@ -95,7 +95,7 @@ def _select_compared(properties: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in properties.items() if name not in _OWN_PROPERTIES}
 
 
-def written_copies(
+def find_written_copies(
     store: MessageStore, log_end: int, messages: Sequence[StoredMessage]
 ) -> list[StoredMessage]:
     """Return which of *messages*, one pass in this order, have copies from *log_end* on."""

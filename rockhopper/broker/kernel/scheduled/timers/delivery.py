@@ -8,8 +8,8 @@ import structlog
 
 from rockhopper.broker.kernel.scheduled.timers.copies import (
     TIMER_ORIGIN,
+    find_written_copies,
     stage_copy,
-    written_copies,
 )
 from rockhopper.broker.kernel.scheduled.timers.due import DueMessage
 from rockhopper.broker.kernel.scheduled.timers.entries import SLOT_MS
@@ -191,7 +191,7 @@ class TimerDelivery:
         self._unsettled.clear()
         self._unsettled.append((_NEVER, log_end))
 
-    def settled_log_offset(self) -> int:
+    def compute_settled_offset(self) -> int:
         """Return the log offset before which every pass is on disk."""
         flushed_offset = self._store.log.flushed_offset
         while self._unsettled and self._unsettled[0][0] <= flushed_offset:
@@ -210,7 +210,7 @@ class TimerDelivery:
         self._slot_ends.pop(slot, None)
         return True
 
-    def written(self, notes: list[Note], settled_log_offset: int) -> set[Note]:
+    def find_written(self, notes: list[Note], settled_log_offset: int) -> set[Note]:
         """Return which of the recorded deliveries took place, according to the log."""
         took_place = {note for note in notes if note[1] < settled_log_offset}
         passes: dict[int, list[int]] = {}
@@ -220,7 +220,7 @@ class TimerDelivery:
         for log_end, queue_offsets in passes.items():
             found = [self._queue.message(offset) for offset in queue_offsets]
             messages = [message for message in found if message is not None]
-            for message in written_copies(self._store, log_end, messages):
+            for message in find_written_copies(self._store, log_end, messages):
                 took_place.add((message.queue_offset, log_end))
         return took_place
 

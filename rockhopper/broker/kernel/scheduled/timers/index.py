@@ -86,7 +86,7 @@ class TimerIndex:
         self._hidden.clear()
         self.waiting = 0
 
-    def noted(self) -> tuple[dict[int, list[Note]], int | None]:
+    def load_deliveries(self) -> tuple[dict[int, list[Note]], int | None]:
         """Return the recorded deliveries by slot, and a slot whose journal is incomplete, if any.
 
         Raises:
@@ -291,16 +291,16 @@ class TimerIndex:
             self._slots[message.due_ms // SLOT_MS].waiting -= 1
             self.waiting -= 1
 
-    def finished(self, now_ms: int) -> list[int]:
+    def list_finished(self, now_ms: int) -> list[int]:
         """Return the slots without waiting messages."""
         return [
             number
-            for number in sorted(self.begun_before(now_ms // SLOT_MS))
+            for number in sorted(self.list_begun_before(now_ms // SLOT_MS))
             if (slot := self._slots[number]).waiting <= 0
             and (not slot.is_open or slot.read_bytes >= self.files.entries_size(number))
         ]
 
-    def begun_before(self, end: int) -> set[int]:
+    def list_begun_before(self, end: int) -> set[int]:
         """Return the slots with a smaller number, without examining later ones."""
         found = {number for number in self._opened if number < end}
         closed, places = self._closed, [0]
@@ -389,7 +389,7 @@ class TimerIndex:
                 start += len(piece)
                 yield None
 
-    def packed(self) -> Iterator[bytes]:
+    def pack(self) -> Iterator[bytes]:
         """Yield the entries of all waiting messages, by slot.
 
         The index must not change meanwhile.

@@ -18,7 +18,7 @@ from rockhopper.broker.kernel.events import KernelListener
 from rockhopper.broker.kernel.pull.long_polling import LongPolling, ParkedPull
 from rockhopper.broker.kernel.scheduled.journal_sync import JournalSync
 from rockhopper.broker.kernel.scheduled.last_flush import last_flush
-from rockhopper.broker.kernel.scheduled.timers.checkpoint import TimerSaver, damaged_slot
+from rockhopper.broker.kernel.scheduled.timers.checkpoint import TimerSaver, find_damaged_slot
 from rockhopper.broker.kernel.scheduled.timers.delivery import TimerDelivery
 from rockhopper.broker.kernel.scheduled.timers.entries import ENTRY, TimerEntry
 from rockhopper.broker.kernel.scheduled.timers.following import TIMER_QUEUE_ID, TimerQueue
@@ -30,7 +30,7 @@ from rockhopper.broker.kernel.scheduled.timers.recall_handle import (
 )
 from rockhopper.broker.kernel.scheduled.timers.recalling import recall
 from rockhopper.broker.kernel.scheduled.timers.rolling import Rolling
-from rockhopper.broker.kernel.scheduled.timers.times import asked_time_ms, out_ms
+from rockhopper.broker.kernel.scheduled.timers.times import compute_out_ms, get_requested_time_ms
 from rockhopper.broker.kernel.state import State
 from rockhopper.broker.kernel.state_channels import StateChannels
 from rockhopper.broker.kernel.state_records import (
@@ -39,7 +39,7 @@ from rockhopper.broker.kernel.state_records import (
     decode_numbers,
     decode_slots,
     encode_numbers,
-    joined,
+    join,
 )
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
@@ -147,7 +147,7 @@ class TimerState(State):
     def snapshot(self) -> Iterator[Entry]:
         """Return all waiting messages."""
         yield StateKind.TIMERS_ALL, encode_numbers(self.timers.queue.offset)
-        yield from joined(StateKind.TIMERS_MORE, list(self.timers.index.packed()))
+        yield from join(StateKind.TIMERS_MORE, list(self.timers.index.pack()))
 
     def apply(self, kind: int, payload: bytes, log_offset: int) -> None:
         """Apply a pass, or a part of a snapshot. Raises OSError."""
@@ -219,7 +219,7 @@ class Timers(Part):
             Refusal: the time is invalid or too far ahead, or timers are disabled on this broker.
         """
         try:
-            due_ms = asked_time_ms(properties, now_ms)
+            due_ms = get_requested_time_ms(properties, now_ms)
         except ValueError as error:
             raise IllegalMessage(f"timer message illegal: {error}") from None
         if due_ms is None:
@@ -248,7 +248,7 @@ class Timers(Part):
         Use this like DelayLevels.redirect: stage the message with the returned topic and queue. Its
         time is delayed by at most 1 ms, see times.py.
         """
-        properties[PROPERTY_TIMER_OUT_MS] = str(out_ms(due_ms))
+        properties[PROPERTY_TIMER_OUT_MS] = str(compute_out_ms(due_ms))
         properties[PROPERTY_REAL_TOPIC] = topic
         properties[PROPERTY_REAL_QUEUE_ID] = str(queue_id)
         return TIMER_TOPIC, TIMER_QUEUE_ID
@@ -263,7 +263,7 @@ class Timers(Part):
         *queue_id*.
         """
         try:
-            due_ms = asked_time_ms(properties, now_ms)
+            due_ms = get_requested_time_ms(properties, now_ms)
         except ValueError:
             due_ms = None
         if due_ms is None or due_ms <= now_ms:
@@ -303,7 +303,7 @@ class Timers(Part):
         """The number of waiting messages."""
         return self.index.waiting
 
-    def delivered_until_ms(self, now_ms: int) -> int:
+    def get_delivered_until_ms(self, now_ms: int) -> int:
         """Return the time until which all is delivered, in whole seconds as in RocketMQ."""
         due_ms = self.index.due.next_ms
         until_ms = now_ms if due_ms is None else min(now_ms, due_ms)
@@ -317,11 +317,11 @@ class Timers(Part):
         """
         checkpoint, check, is_ours = self.saver.load()
         low, high = self.queue.range
-        noted, slot = self.index.noted()
+        noted, slot = self.index.load_deliveries()
         settled = 0 if checkpoint is None else checkpoint.settled_log_offset
         if checkpoint is not None:
             if slot is None:
-                slot = damaged_slot(self.index.files.directory, checkpoint, self._now_ms())
+                slot = find_damaged_slot(self.index.files.directory, checkpoint, self._now_ms())
             if slot is not None:
                 log.error("a timer file is damaged or missing: rebuilding all timers", slot=slot)
                 checkpoint = None
@@ -329,14 +329,14 @@ class Timers(Part):
             for listener in self._listeners:
                 listener.rocketmq_wrote()
             notes = [note for number in sorted(noted) for note in noted[number]]
-            delivered = {offset for offset, _ in self.delivery.written(notes, settled)}
+            delivered = {offset for offset, _ in self.delivery.find_written(notes, settled)}
             # Without a checkpoint, a kill during the import makes the next start repeat it.
             self.saver.remove_checkpoint()
             self.index.files.wipe()
             import_queue(self._store, self.queue, self.index, check, self._now_ms(), delivered)
         else:
             end = min(checkpoint.indexed_offset, high)
-            written = partial(self.delivery.written, settled_log_offset=settled)
+            written = partial(self.delivery.find_written, settled_log_offset=settled)
             self.index.load(end, checkpoint.slot_bytes, noted, written)
             self.queue.offset = max(end, low)
             while self.queue.follow():

@@ -40,7 +40,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 _FROM_NOW_MS = {PROPERTY_TIMER_DELAY_SEC: 1000, PROPERTY_TIMER_DELAY_MS: 1}
 
 
-def asked_time_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
+def get_requested_time_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
     """Return when a producer wants its message delivered; None if it sets no time.
 
     Raises:
@@ -57,7 +57,7 @@ def asked_time_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
     return None
 
 
-def out_ms(time_ms: int) -> int:
+def compute_out_ms(time_ms: int) -> int:
     """Return the TIMER_OUT_MS of a message that is due at *time_ms*, or a millisecond later."""
     before_ms = time_ms - 1
     return before_ms if before_ms % ROCKETMQ_PRECISION_MS_MIN else time_ms
@@ -76,7 +76,7 @@ def due_ms(properties: Mapping[str, str], store_time_ms: int, precision_ms: int)
     if before_ms % ROCKETMQ_PRECISION_MS_MIN:
         return before_ms + 1
     try:
-        asked_ms = asked_time_ms(properties, store_time_ms)
+        asked_ms = get_requested_time_ms(properties, store_time_ms)
     except ValueError:
         asked_ms = None
     latest_ms = before_ms + precision_ms

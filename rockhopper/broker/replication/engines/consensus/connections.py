@@ -69,7 +69,7 @@ class ServiceConnections:
             async with asyncio.timeout(self._timeout_s):
                 return await connection.ask(request)
         except (OSError, MalformedHttpError) as error:
-            raise self.failed(endpoint, error) from None
+            raise self.build_failure(endpoint, error) from None
         finally:
             self._put_back(endpoint, connection)
 
@@ -88,7 +88,7 @@ class ServiceConnections:
         finally:
             self._drop(connection)
 
-    def failed(self, endpoint: str, error: Exception) -> UnavailableError:
+    def build_failure(self, endpoint: str, error: Exception) -> UnavailableError:
         """Return the error for an answer that is missing or invalid."""
         if isinstance(error, TimeoutError):
             reason = f"no answer within {self._timeout_s:g} s"
@@ -157,7 +157,7 @@ class ServiceConnections:
         except TimeoutError:
             return b""
         except (OSError, MalformedHttpError) as error:
-            raise self.failed(endpoint, error) from None
+            raise self.build_failure(endpoint, error) from None
 
 
 def _format_reason(error: OSError) -> str:

@@ -130,7 +130,7 @@ class RecordEngine:
             is_other = record.version != request.version or held not in (None, request.displaced)
             if is_other or self._find_designated(record) not in (None, leader.id):
                 return None
-            return record.with_state(request.state).led_by(leader)
+            return record.with_state(request.state).grant_lease(leader)
 
         outcome, stored = await self._try_change("campaign", elect)
         return outcome, self._view(stored) if stored and outcome is SwapOutcome.DONE else None
@@ -149,8 +149,8 @@ class RecordEngine:
 
         def renewed(record: SetRecord) -> SetRecord | None:
             if self._is_held(record):
-                return record.led_by(leader) if record.leader == leader else None
-            return record.led_by(leader) if record.version == version else None
+                return record.grant_lease(leader) if record.leader == leader else None
+            return record.grant_lease(leader) if record.version == version else None
 
         outcome, _ = await self._try_change("renew", renewed)
         return outcome

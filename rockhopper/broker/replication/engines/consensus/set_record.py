@@ -63,7 +63,7 @@ class SetRecord:
         number = (self.version >> 32) + 1
         return replace(self, state=state, version=number << 32 | secrets.randbits(32))
 
-    def led_by(self, leader: Leader) -> "SetRecord":
+    def grant_lease(self, leader: Leader) -> "SetRecord":
         """Return the record with a lease that was just granted or renewed."""
         return replace(self, leader=leader, beat=self.beat + 1)
 

@@ -1,7 +1,7 @@
 """The JSON messages of etcd's gRPC gateway that are used here.
 
 Keys and values are base64, 64-bit integers are strings, and fields that are 0, false or empty are
-omitted. ``decoded`` handles all of that.
+omitted. ``decode`` handles all of that.
 """
 
 from typing import TypeVar
@@ -125,7 +125,7 @@ class WatchLine(msgspec.Struct):
     error: ErrorBody | None = None
 
 
-def decoded(answer: bytes, form: type[Form]) -> Form:
+def decode(answer: bytes, form: type[Form]) -> Form:
     """Decode an answer; raise msgspec.MsgspecError."""
     return msgspec.json.decode(answer, type=form, strict=False)
 

@@ -34,7 +34,7 @@ from rockhopper.broker.replication.engines.etcd.forms import (
     TokenAnswer,
     WatchLine,
     WatchResult,
-    decoded,
+    decode,
 )
 from rockhopper.broker.replication.engines.etcd.horizon import FromThePastError, Horizon
 from rockhopper.broker.server.listening.renewed_files import current
@@ -175,9 +175,9 @@ class EtcdGateway:
     ) -> _Form:
         request = ServiceRequest("POST", path, _encode(body), token)
         try:
-            return decoded(await self._connections.ask(endpoint, request), form)
+            return decode(await self._connections.ask(endpoint, request), form)
         except msgspec.MsgspecError as error:
-            raise self._connections.failed(endpoint, error) from None
+            raise self._connections.build_failure(endpoint, error) from None
         except HttpStatusError as error:
             raise _build_refusal(endpoint, error) from None
 
@@ -191,9 +191,9 @@ class EtcdGateway:
 
     def _read_watch(self, endpoint: str, line: bytes) -> WatchResult:
         try:
-            told = decoded(line, WatchLine)
+            told = decode(line, WatchLine)
         except msgspec.MsgspecError as error:
-            raise self._connections.failed(endpoint, error) from None
+            raise self._connections.build_failure(endpoint, error) from None
         if told.result is None:
             why = told.error.message if told.error else "an empty line"
             raise UnavailableError(f"{endpoint}: the watch ended: {why}", may_be_done=False)
@@ -206,7 +206,7 @@ def _encode(body: Body) -> bytes:
 
 def _build_refusal(endpoint: str, error: HttpStatusError) -> Exception:
     try:
-        message = decoded(error.body, ErrorBody).message
+        message = decode(error.body, ErrorBody).message
     except msgspec.MsgspecError:
         message = ""
     message = message or error.body[:200].decode(errors="replace") or f"HTTP {error.status}"

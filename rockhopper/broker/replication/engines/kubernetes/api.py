@@ -118,7 +118,7 @@ class KubernetesApi:
 
     def unreadable(self, error: Exception) -> UnavailableError:
         """Return the error for an answer that cannot be decoded."""
-        return self._connections.failed(self.endpoint, error)
+        return self._connections.build_failure(self.endpoint, error)
 
     async def close(self) -> None:
         """Close all connections; requests in flight fail."""

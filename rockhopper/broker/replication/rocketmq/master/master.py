@@ -61,7 +61,7 @@ class MasterLog:
 
     def read(self, start: int, end: int) -> bytes:
         """See SentLog."""
-        return self._store.log.written_bytes(start, end)
+        return self._store.log.read_written(start, end)
 
 
 class ClassicMaster(StoreListener):
@@ -136,7 +136,7 @@ class ClassicMaster(StoreListener):
     @property
     def in_sync_count(self) -> int:
         """The number of machines whose logs are complete or nearly so, this master included."""
-        return 1 + self.slaves.in_sync_count(self._log.end_offset, self._gap_bytes)
+        return 1 + self.slaves.count_in_sync(self._log.end_offset, self._gap_bytes)
 
     def ha_runtime_info(self) -> JsonObject:
         """Return RocketMQ's HARuntimeInfo."""
@@ -200,7 +200,9 @@ class ClassicMaster(StoreListener):
         """See FeedOwner."""
         self._reported.set()
         if self._acknowledging:
-            self._store.safe_point.confirm(self.slaves.replicated_offset(self._acknowledging))
+            self._store.safe_point.confirm(
+                self.slaves.compute_replicated_offset(self._acknowledging)
+            )
         self._look()
 
     def store_flushed(self) -> None:

@@ -46,7 +46,7 @@ class Slaves:
         """Stop counting this connection."""
         self._slaves.pop(slave, None)
 
-    def replicated_offset(self, count: int) -> int:
+    def compute_replicated_offset(self, count: int) -> int:
         """Return the offset that *count* machines (at least 1) have reached.
 
         Return 0 if there are fewer machines.
@@ -54,7 +54,7 @@ class Slaves:
         acked = sorted(self._list_acked_offsets_by_host().values(), reverse=True)
         return acked[count - 1] if count <= len(acked) else 0
 
-    def in_sync_count(self, end_offset: int, gap_bytes_max: int) -> int:
+    def count_in_sync(self, end_offset: int, gap_bytes_max: int) -> int:
         """Return how many machines are at most *gap_bytes_max* behind the end of the log."""
         acked = self._list_acked_offsets_by_host().values()
         return sum(end_offset - offset <= gap_bytes_max for offset in acked)

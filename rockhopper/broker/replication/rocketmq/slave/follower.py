@@ -68,12 +68,12 @@ class SlaveFollower:
         self._logged_at_s = 0.0
 
     @classmethod
-    def wanted(cls, parts: BrokerCore) -> "SlaveFollower | None":
+    def make_if_wanted(cls, parts: BrokerCore) -> "SlaveFollower | None":
         """Return the follower that the settings or the store require.
 
         None if the store follows no master. Its master's address is blank if neither contains it.
         """
-        noted = following_file.followed_master(StoreLayout.from_config(parts.config.store))
+        noted = following_file.read_followed_master(StoreLayout.from_config(parts.config.store))
         master = parts.config.following.follow_master or noted
         return None if master is None else cls(parts, master)
 
@@ -119,7 +119,9 @@ class SlaveFollower:
             StoreError, OSError: the log cannot be created.
         """
         layout = self._layout
-        if following_file.followed_master(layout) is None and log_start.has_log(layout.commit_log):
+        if following_file.read_followed_master(layout) is None and log_start.has_log(
+            layout.commit_log
+        ):
             raise FollowError(
                 f"the store in {layout.root} belongs to a broker and is not a copy: follow "
                 f"{self.master_address} with an empty directory (--store)"

@@ -21,7 +21,7 @@ def path_in(layout: StoreLayout) -> Path:
     return layout.own / FILE_NAME
 
 
-def followed_master(layout: StoreLayout) -> str | None:
+def read_followed_master(layout: StoreLayout) -> str | None:
     """Return the followed master; blank if the note is damaged, None if there is no note."""
     path = path_in(layout)
     if not path.exists():

@@ -23,7 +23,7 @@ def batch(**fields: object) -> OrderedBatch:
 def test_a_queue_is_blocked_until_the_last_message_is_visible(
     fields: dict[str, object], until: int
 ) -> None:
-    assert batch(**fields).blocked_until() == until
+    assert batch(**fields).compute_blocked_until() == until
 
 
 @pytest.mark.parametrize(

@@ -101,9 +101,9 @@ def test_so_many_of_a_hundred_pops_look_at_the_retry_topic_first(
 def test_messages_that_rocketmq_left_in_its_older_retry_topic_are_popped(tmp_path: Path) -> None:
     world = PopWorld(tmp_path / "store")
     older = f"%RETRY%{GROUP}_{TOPIC}"
-    assert world.pop_service.sources.waited_for(WANTED) == [(TOPIC, -1), (RETRY, -1)]
+    assert world.pop_service.sources.list_waited_queues(WANTED) == [(TOPIC, -1), (RETRY, -1)]
     world.topics.configs[older] = TopicConfig(older, read_queue_nums=1, write_queue_nums=1)
-    assert world.pop_service.sources.waited_for(WANTED)[2:] == [(older, -1)]
+    assert world.pop_service.sources.list_waited_queues(WANTED)[2:] == [(older, -1)]
     world.store.put(MessageToStore(older, 0, b"failed", "RETRY_TOPIC\x01" + TOPIC + "\x02"))
     # The second copy is Rockhopper's own.
     for flag, topic in (("1", older), ("2", RETRY)):

@@ -161,11 +161,11 @@ def test_a_run_that_was_cut_off_goes_on_behind_what_the_log_has(appends: Appends
     part = appends.part(message("x"), run("abcd"), run("ef"))
     steps = appends.appender.append(BATCH, [appends.part(message("x"), run("ab"))], 0)
     assert next(steps) == 3
-    assert appends.appender.appended_count(BATCH, start) == 3
+    assert appends.appender.count_appended(BATCH, start) == 3
     assert appends.append(part, start=3) == [7]
     appends.store.visibility.release()
     assert bodies(appends.store) == [b"x", b"a", b"b", b"c", b"d", b"e", b"f"]
-    assert appends.appender.appended_count(BATCH, start) == 7
+    assert appends.appender.count_appended(BATCH, start) == 7
 
 
 def test_a_full_disk_says_how_far_it_has_come_with_runs(
@@ -217,12 +217,12 @@ def test_messages_without_a_queue_take_turns_over_all_parts(appends: Appends) ->
 def test_what_the_log_has_is_counted_and_not_appended_again(appends: Appends) -> None:
     part = appends.part(*(message(text) for text in "abc"))
     start = appends.store.log.written_offset
-    assert appends.appender.appended_count(BATCH, start) == 0
+    assert appends.appender.count_appended(BATCH, start) == 0
     assert appends.append(part, start=1) == [3]
-    assert appends.appender.appended_count(BATCH, start) == 3
-    assert appends.appender.appended_count("ab12:8", start) == 0
+    assert appends.appender.count_appended(BATCH, start) == 3
+    assert appends.appender.count_appended("ab12:8", start) == 0
     put(appends.store, properties=f"RH_SINK\x01{BATCH}:9x\x02")
-    assert appends.appender.appended_count(BATCH, start) == 3
+    assert appends.appender.count_appended(BATCH, start) == 3
     appends.store.visibility.release()
     assert bodies(appends.store) == [b"b", b"c", b"hello"]
     assert appends.append(part, start=3) == [3]

@@ -29,6 +29,6 @@ def test_a_mark_inside_another_property_counts_for_no_batch(
         suffix=b"",
     )
     broker.put("orders", properties=text)
-    assert appender.appended_count("ab12:7", 0) == 0
+    assert appender.count_appended("ab12:7", 0) == 0
     broker.put("orders", properties="RH_SINK\x01ab12:7:3\x02")
-    assert appender.appended_count("ab12:7", 0) == 4
+    assert appender.count_appended("ab12:7", 0) == 4

@@ -73,12 +73,12 @@ def test_what_is_added_is_counted_and_read_again(tmp_path: Path) -> None:
 def test_a_part_whose_topics_nobody_knows_counts_for_every_topic(tmp_path: Path) -> None:
     parts = opened(tmp_path)
     add(parts, KEY, 0, "a")
-    assert parts.for_topic("a") == [KEY]
-    assert parts.for_topic("b") == []
+    assert parts.list_for_topic("a") == [KEY]
+    assert parts.list_for_topic("b") == []
     again = opened(tmp_path)
-    assert again.for_topic("b") == [KEY]
+    assert again.list_for_topic("b") == [KEY]
     add(again, KEY, 1, "c")
-    assert again.for_topic("b") == [KEY]
+    assert again.list_for_topic("b") == [KEY]
 
 
 @pytest.mark.parametrize("damage", ["torn head", "torn data", "another bit"])
@@ -114,8 +114,8 @@ def test_parts_are_found_by_sink_and_batch(tmp_path: Path) -> None:
     assert parts.keys(SINK) == [KEY, later]
     assert parts.keys(SINK, 8) == [later]
     assert parts.keys(SINK, 9) == []
-    assert parts.untouched_since(2000) == []
-    assert parts.untouched_since(2001) == [KEY, later, other]
+    assert parts.list_untouched_since(2000) == []
+    assert parts.list_untouched_since(2001) == [KEY, later, other]
 
 
 def test_forgotten_parts_leave_their_files_to_the_caller(tmp_path: Path) -> None:

@@ -3,10 +3,10 @@
 import pytest
 
 from rockhopper.broker.features.transactions.half_messages import (
-    finished_offsets,
     immunity_ms,
     make_half,
     op_body,
+    parse_finished_offsets,
 )
 from rockhopper.broker.kernel.send.send_request import Send
 from rockhopper.broker.users.errors import IllegalMessage, NoPermission
@@ -46,9 +46,9 @@ def test_immunity_is_a_number_of_seconds(text: str, expected: int | None) -> Non
 
 def test_op_messages_of_old_and_new_brokers_are_read() -> None:
     assert op_body((5, 9)) == b"5,9,"
-    assert finished_offsets(b"5,9,") == [5, 9]
-    assert finished_offsets(b"7") == [7]
-    assert finished_offsets(b"7,x,,\xff,8") == [7, 8]
+    assert parse_finished_offsets(b"5,9,") == [5, 9]
+    assert parse_finished_offsets(b"7") == [7]
+    assert parse_finished_offsets(b"7,x,,\xff,8") == [7, 8]
 
 
 def half_send(group: str = "senders", **properties: str) -> Send:

@@ -12,11 +12,11 @@ from rockhopper.broker.gateways.console.rendering import (
     ago,
     count,
     duration,
+    format_time,
     link,
     rate,
     size,
     visible,
-    when,
 )
 from rockhopper.client.admin.unreachable_brokers import UnreachableBroker
 from rockhopper.client.network.addresses import BrokerAddress
@@ -86,9 +86,9 @@ def test_durations_are_in_two_units(seconds: float | None, text: str) -> None:
 
 def test_times_are_dates_and_how_long_ago() -> None:
     now_ms = time.time_ns() // 1_000_000
-    assert re.search(r">\d{4}-\d\d-\d\d \d\d:\d\d:\d\d</time>", str(when(now_ms)))
-    assert [when(0), when(None), when(-1), ago(None)] == ["–", "–", "–", "–"]
-    assert when(1_795_899_578_414_000) == "1795899578414000 ms"
+    assert re.search(r">\d{4}-\d\d-\d\d \d\d:\d\d:\d\d</time>", str(format_time(now_ms)))
+    assert [format_time(0), format_time(None), format_time(-1), ago(None)] == ["–", "–", "–", "–"]
+    assert format_time(1_795_899_578_414_000) == "1795899578414000 ms"
     assert ago(now_ms - 7_200_000).startswith("2 h")
     assert ago(now_ms + 7_300_000).startswith("in 2 h")
 

@@ -8,9 +8,9 @@ from rockhopper.broker.gateways.console.visit import (
     Visit,
     WrongInput,
     number,
+    parse_whole,
     queue_of,
     queue_text,
-    whole,
 )
 from rockhopper.broker.users.access import AccessRules, Action, Resource, ResourceKind
 from rockhopper.broker.users.errors import NoPermission
@@ -46,7 +46,7 @@ def test_a_shared_retry_topic_is_of_the_groups_that_the_broker_knows() -> None:
     rules.retry_owners = Owners()
     asked.check(Action.SUB, "%RETRY%a_b")
     assert asked.refusal(Action.SUB, "%RETRY%a_c").endswith("is not allowed to Sub Group:a_c")
-    assert asked.only_seen(["%RETRY%a_b", "%RETRY%a_c"]) == ["%RETRY%a_b"]
+    assert asked.filter_seen(["%RETRY%a_b", "%RETRY%a_c"]) == ["%RETRY%a_b"]
 
 
 def test_why_nothing_may_be_changed_is_a_sentence() -> None:
@@ -72,15 +72,19 @@ def test_numbers_are_brought_into_bounds(text: str, expected: int) -> None:
 
 
 def test_a_number_that_has_to_be_one_is_refused_otherwise() -> None:
-    assert [whole(text, "offset") for text in ("0", " 1,000 ", "9" * 18)] == [0, 1000, 10**18 - 1]
+    assert [parse_whole(text, "offset") for text in ("0", " 1,000 ", "9" * 18)] == [
+        0,
+        1000,
+        10**18 - 1,
+    ]
     for text in ("", "-5", "1e9", "abc", "²", "9" * 19):
         with pytest.raises(WrongInput, match=f"'{text}' is not a valid offset"):
-            whole(text, "offset")
+            parse_whole(text, "offset")
 
 
 def test_fields_are_needed_and_queues_named() -> None:
     with pytest.raises(WrongInput, match="name="):
-        visit(Rules(), name=" ").needed("name")
+        visit(Rules(), name=" ").get_needed("name")
     queue = MessageQueue("t", "broker:a", 3)
     assert queue_of(queue_text(queue), "t") == queue
     for text in ("", "3", "a:", "a:-1", "a:x"):

@@ -14,7 +14,7 @@ from rockhopper.broker.gateways.grpc.connection import (
     CallActivity,
     GrpcConnection,
 )
-from rockhopper.protocol.grpc_v2.framing import framed
+from rockhopper.protocol.grpc_v2.framing import encode_frame
 from rockhopper.protocol.http2.frames import PREFACE, FrameType, frame
 from tests.support.features import needs, pop_of
 from tests.support.grpc_client import GrpcBroker, GrpcClient, Pipe, receiving, request, sending
@@ -60,7 +60,7 @@ async def test_requests_that_cannot_be_read_fail_alone(client: GrpcClient) -> No
         h2.send_raw(stream_id, data)
         await answer.ended()
         assert answer.status == status
-    two = framed(sending("t").SerializeToString())
+    two = encode_frame(sending("t").SerializeToString())
     stream_id, answer = h2.begin("SendMessage")
     h2.send_raw(stream_id, two + two)
     assert (await answer.ended()).status == "13"

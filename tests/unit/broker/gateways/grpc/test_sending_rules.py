@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from rockhopper.broker.gateways.grpc.sending_rules import (
-    accepted_types,
     check_body,
     check_properties,
     check_times,
     check_type,
+    get_accepted_types,
     type_of,
 )
 from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError
@@ -41,7 +41,7 @@ def test_properties_say_what_a_message_is(properties: dict[str, str], kind: int)
 
 
 def test_a_topic_takes_its_own_type_alone() -> None:
-    assert accepted_types(None) == [MessageType.NORMAL]
+    assert get_accepted_types(None) == [MessageType.NORMAL]
     check_type("t", "PRIORITY", MessageType.PRIORITY)
     check_type("t", "MIXED", MessageType.FIFO)
     for declared in (None, "DELAY", "UNSPECIFIED"):

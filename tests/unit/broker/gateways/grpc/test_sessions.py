@@ -42,7 +42,7 @@ async def test_nobody_takes_over_another_users_client(
     sessions: Sessions, served: GrpcBroker, client: GrpcClient
 ) -> None:
     sessions.open(call_of(served, client, "c1", user="alice"))
-    for ask in (sessions.open, sessions.find, sessions.known):
+    for ask in (sessions.open, sessions.find, sessions.get_known):
         with pytest.raises(GrpcStatusError) as failure:
             ask(call_of(served, client, "c1", user="mallory"))
         assert failure.value.code is Code.UNAUTHORIZED

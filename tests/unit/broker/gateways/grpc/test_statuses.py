@@ -6,8 +6,8 @@ from structlog.testing import capture_logs
 from rockhopper.broker.gateways.grpc.statuses import (
     REFUSAL_CODES,
     GrpcStatusError,
+    build_unconfirmed_status,
     status_of,
-    unconfirmed_status,
 )
 from rockhopper.broker.store.files.errors import (
     DiskFullError,
@@ -62,7 +62,7 @@ def test_our_mistakes_are_logged() -> None:
     ],
 )
 def test_what_is_stored_but_not_safe_is_told_apart(error: StoreError, code: Code) -> None:
-    assert unconfirmed_status(error).code == code
+    assert build_unconfirmed_status(error).code == code
 
 
 def test_a_clients_long_value_is_not_sent_back_whole() -> None:

@@ -1,7 +1,7 @@
 """Which topics the lag of a group counts."""
 
 from rockhopper.broker.kernel.members.consumer_groups import Client, ConsumeSettings
-from rockhopper.broker.kernel.members.followed_topics import followed_topics
+from rockhopper.broker.kernel.members.followed_topics import iterate_followed_topics
 from rockhopper.protocol.codes import LanguageCode
 from rockhopper.protocol.subscription import Subscription
 from tests.support.peers import Peer
@@ -10,7 +10,7 @@ from tests.support.served_broker import ServedBroker
 
 def followed(broker: ServedBroker) -> dict[tuple[str, str], dict[int, int]]:
     names, has_messages = broker.tables.topics.configs, broker.store.reading.has_messages
-    found = followed_topics(
+    found = iterate_followed_topics(
         broker.tables.offsets,
         broker.kernel.consumers,
         names,

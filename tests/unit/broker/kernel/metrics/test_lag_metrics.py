@@ -46,7 +46,7 @@ async def test_a_group_that_is_offline_has_the_age_of_what_it_stands_at(broker: 
 async def test_what_is_handed_out_and_not_acknowledged_is_in_flight(broker: Broker) -> None:
     for _ in range(3):
         await send(broker.address, "orders", b"hello")
-    broker.stats.got("orders", "billing").handed_out(0, 3)
+    broker.stats.get_pull_traffic("orders", "billing").record_delivery(0, 3)
     broker.tables.offsets.commit("orders", "billing", 0, 1)
     await send(broker.address, "orders", b"not pulled yet")
     shown = scrape(broker, LagAges())

@@ -77,7 +77,7 @@ async def test_runtime_info_follows_traffic(broker: ServedBroker, clock: Clock) 
     put = broker.put("orders")
     stored_ms = clock.now_ms
     broker.stats.get_send_traffic("orders").count_request(10, 1000)
-    broker.stats.got("orders", "billing").count_request(5, 500)
+    broker.stats.get_pull_traffic("orders", "billing").count_request(5, 500)
     broker.stats.get_found = 2
     clock.advance(3_723_000)
     info = await runtime(broker)
@@ -105,7 +105,7 @@ async def test_broker_that_takes_no_messages_is_not_active(broker: ServedBroker)
 
 def test_sizes_are_readable() -> None:
     sizes = [0, 1023, 1024, 1536, 100 << 30, 5 << 50]
-    assert [runtime_info.as_text(size) for size in sizes] == [
+    assert [runtime_info.format_size(size) for size in sizes] == [
         "0 B",
         "1023 B",
         "1.0 KiB",

@@ -141,7 +141,7 @@ async def test_one_try_less_still_comes_back(broker: ServedBroker) -> None:
     put = broker.put("orders", reconsume_times=15)
     await send_back(broker, put.commit_log_offset)
     assert len(stored(broker, SCHEDULE, 17)) == 1
-    assert broker.stats.sent_back("orders", "billing").messages == 1
+    assert broker.stats.get_send_back_traffic("orders", "billing").messages == 1
 
 
 async def test_negative_level_means_never_again(broker: ServedBroker) -> None:

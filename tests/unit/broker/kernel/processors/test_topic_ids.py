@@ -31,7 +31,7 @@ async def test_an_id_is_on_disk_when_it_is_told(broker: ServedBroker) -> None:
     (told,) = await ids(broker, "a")
     again = TopicIds(broker.tables.catalog.topic_ids.path)
     assert again.load()
-    assert again.known("a") == told
+    assert again.find("a") == told
 
 
 async def test_a_topic_made_anew_has_another_one(broker: ServedBroker) -> None:

@@ -20,7 +20,7 @@ async def test_topics_are_counted_and_groups_measured(broker: ServedBroker) -> N
     broker.tables.groups.find_or_create("new")
     broker.tables.offsets.commit("orders", "billing", 0, 1)
     broker.stats.get_send_traffic("orders").count_request(3, 300)
-    broker.stats.got("orders", "billing").count_request(1, 100)
+    broker.stats.get_pull_traffic("orders", "billing").count_request(1, 100)
     found = await figures(broker)
     topics = {each.name: each for each in found.topics}
     groups = {each.name: each for each in found.groups}

@@ -14,14 +14,14 @@ def logged(filters: PullFilters, expression: str, group: str = "g") -> list[tupl
     """Events and reasons that using an expression logs."""
     with capture_logs() as logs:
         try:
-            chosen = filters.named(group, "T", expression, TYPE_SQL92)
+            chosen = filters.build_requested(group, "T", expression, TYPE_SQL92)
         except Refusal:
             filters.warn(group, Subscription("T", expression, TYPE_SQL92))
         else:
             assert chosen is not None
             assert chosen.matches_properties is not None
             chosen.matches_properties({"price": "cheap"})
-            filters.named(group, "T", expression, TYPE_SQL92)
+            filters.build_requested(group, "T", expression, TYPE_SQL92)
     return [(entry["event"], entry["reason"]) for entry in logs]
 
 
@@ -50,9 +50,11 @@ def test_nothing_is_logged_of_a_good_expression() -> None:
 
 def test_no_filter_is_made_of_what_wants_everything() -> None:
     filters = PullFilters(BrokerConfig())
-    assert filters.named("g", "T", "*", "TAG") is None
-    assert filters.named("g", "T", "a", "TAG") == Subscription("T", "a")
-    assert filters.named("g", "T", "a", "TAG") is filters.named("h", "T", "a", "TAG")
+    assert filters.build_requested("g", "T", "*", "TAG") is None
+    assert filters.build_requested("g", "T", "a", "TAG") == Subscription("T", "a")
+    assert filters.build_requested("g", "T", "a", "TAG") is filters.build_requested(
+        "h", "T", "a", "TAG"
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.kernel.scheduled.delays import WAITING_TOPICS, by_delay
+from rockhopper.broker.kernel.scheduled.delays import WAITING_TOPICS, build_delay_redirect
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.put import Redirect
 from tests.support.timer_rig import START_MS, TimerRig
@@ -15,7 +15,7 @@ from tests.support.timer_rig import START_MS, TimerRig
 def redirect(tmp_path: Path) -> Iterator[Redirect]:
     rig = TimerRig(tmp_path / "store")
     rig.start()
-    yield by_delay(DelayLevels(), rig.broker.kernel.scheduled.timers, rig.clock)
+    yield build_delay_redirect(DelayLevels(), rig.broker.kernel.scheduled.timers, rig.clock)
     rig.close()
 
 

@@ -347,7 +347,7 @@ async def test_saved_waits_for_what_else_must_confirm(path: Path) -> None:
     asked: list[bool] = []
 
     class Writer(NotingWriter):
-        async def confirmed(self) -> None:
+        async def wait_until_confirmed(self) -> None:
             asked.append(table.is_saved)
 
     channels = StateChannels()

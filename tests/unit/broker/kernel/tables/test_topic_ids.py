@@ -15,24 +15,24 @@ def ids(tmp_path: Path) -> TopicIds:
 
 
 def test_a_topic_has_one_id_from_the_first_question_on(tmp_path: Path, ids: TopicIds) -> None:
-    assert ids.known("orders") is None
+    assert ids.find("orders") is None
     first = ids.get("orders", 100)
     assert len(bytes.fromhex(first)) == 8
     assert ids.get("orders", 200) == first
-    assert ids.known("orders") == first
+    assert ids.find("orders") == first
     assert ids.get("others", 100) != first
     ids.save()
     again = TopicIds(tmp_path / "topic-ids.json")
     assert again.load()
-    assert again.known("orders") == first
+    assert again.find("orders") == first
 
 
 def test_a_deleted_topic_has_another_one_later(ids: TopicIds) -> None:
     first = ids.get("orders", 100)
     ids.topic_changed("orders", TopicConfig("orders"))
-    assert ids.known("orders") == first
+    assert ids.find("orders") == first
     ids.topic_changed("orders", None)
-    assert ids.known("orders") is None
+    assert ids.find("orders") is None
     assert ids.get("orders", 100) != first
 
 
@@ -52,7 +52,7 @@ def test_at_a_start_the_ids_of_topics_that_went_are_dropped(
     ids.get("orders", 100)
     with capture_logs() as logs:
         ids.agree_with(topics, deletions)
-    assert (ids.known("orders") is not None) is is_kept
+    assert (ids.find("orders") is not None) is is_kept
     assert len(logs) == (not is_kept)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.replication.election.epochs import Epoch, common_end, cut, entered
+from rockhopper.broker.replication.election.epochs import Epoch, add_epoch, common_end, cut
 
 
 def table(*entries: tuple[int, int]) -> tuple[Epoch, ...]:
@@ -10,11 +10,11 @@ def table(*entries: tuple[int, int]) -> tuple[Epoch, ...]:
 
 
 def test_an_epoch_without_data_is_replaced() -> None:
-    assert entered(table((1, 0), (2, 50)), 3, 50) == table((1, 0), (3, 50))
+    assert add_epoch(table((1, 0), (2, 50)), 3, 50) == table((1, 0), (3, 50))
 
 
 def test_an_epoch_is_added_behind_the_others() -> None:
-    assert entered(table((1, 0)), 2, 80) == table((1, 0), (2, 80))
+    assert add_epoch(table((1, 0)), 2, 80) == table((1, 0), (2, 80))
 
 
 def test_a_cut_log_has_no_epoch_beyond_its_end() -> None:

@@ -4,7 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.replication.roles.joining import JoinError, membership_of, shared_settings
+from rockhopper.broker.replication.roles.joining import (
+    JoinError,
+    list_shared_settings,
+    membership_of,
+)
 from rockhopper.broker.settings.config_file import build_config
 
 SETTINGS = {"haEngine": "etcd://e:2379", "haReplicaId": "2", "haReplicas": "3"}
@@ -52,6 +56,6 @@ def test_a_secret_that_is_gone_is_named(tmp_path: Path) -> None:
 
 
 def test_the_settings_that_others_compare_are_as_they_are_in_effect() -> None:
-    settings = shared_settings(build_config(SETTINGS | {"messageDelayLevel": "1s 2s"}))
+    settings = list_shared_settings(build_config(SETTINGS | {"messageDelayLevel": "1s 2s"}))
     assert (settings["minInSyncReplicas"], settings["messageDelayLevel"]) == ("2", "1s 2s")
     assert settings["flushDiskType"] == "ASYNC_FLUSH"

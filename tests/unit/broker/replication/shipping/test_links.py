@@ -45,7 +45,7 @@ class Master:
 
     async def _accepted(self, link: Link) -> None:
         try:
-            hello = await self._links.greeted(link)
+            hello = await self._links.receive_greeting(link)
         except WireError as error:
             await self.results.put(error)
             return

@@ -62,7 +62,7 @@ async def test_what_a_failed_pass_took_along_is_staged_again_in_its_order(
         with pytest.raises(StoreError):
             put(store, b"message")
     note(log, b"3")
-    await log.confirmed()
+    await log.wait_until_confirmed()
     assert told(store) == [b"1", b"2", b"3"]
 
 
@@ -74,7 +74,7 @@ async def test_what_cannot_be_written_now_is_not_confirmed(
         broken.setattr(MappedFile, "pwrite", _refuse)
         note(log, b"1")
         with pytest.raises(NotReplicatedError):
-            await log.confirmed()
+            await log.wait_until_confirmed()
     log.flush()
     assert told(store) == [b"1"]
     log.close()
@@ -96,14 +96,14 @@ async def test_a_change_that_is_not_confirmed_is_told_so(store: MessageStore) ->
     log = StateLog(store)
     note(log, b"state")
     with pytest.raises(NotReplicatedError, match="make the change again"):
-        await log.confirmed()
+        await log.wait_until_confirmed()
     store.safe_point.confirm(store.log.written_offset)
-    await log.confirmed()
+    await log.wait_until_confirmed()
 
 
 async def test_what_no_file_can_hold_does_not_stop_the_rest(store: MessageStore) -> None:
     log = StateLog(store)
     note(log, bytes(FILE_SIZE_BYTES))
     note(log, b"next")
-    await log.confirmed()
+    await log.wait_until_confirmed()
     assert told(store) == [b"next"]

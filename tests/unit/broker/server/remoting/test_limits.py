@@ -8,8 +8,8 @@ from rockhopper.broker.server.remoting import limits
 from rockhopper.broker.server.remoting.limits import (
     CONNECTIONS_MAX,
     DESCRIPTORS_KEPT,
+    compute_mapped_files_max,
     connection_shares,
-    mapped_files_share,
 )
 from rockhopper.broker.store.files.mapped_file import MAPPED_FILES_MAX
 
@@ -29,7 +29,7 @@ def test_mappings_without_descriptors_leave_them_to_clients(
 ) -> None:
     monkeypatch.setattr(limits, "HOLDS_DESCRIPTOR", False)
     limited_to(monkeypatch, 1024)
-    assert mapped_files_share() == MAPPED_FILES_MAX
+    assert compute_mapped_files_max() == MAPPED_FILES_MAX
     shares = connection_shares(with_store=True, with_name_service=True)
     assert sum(shares) == 1024 - DESCRIPTORS_KEPT
 
@@ -41,14 +41,14 @@ def test_some_descriptors_are_kept_for_the_store(monkeypatch: pytest.MonkeyPatch
     )
     broker, names = connection_shares(with_store=True, with_name_service=True)
     assert 0 < names < broker
-    assert 0 < mapped_files_share() < broker
-    assert broker + names + mapped_files_share() <= 1024 - DESCRIPTORS_KEPT
+    assert 0 < compute_mapped_files_max() < broker
+    assert broker + names + compute_mapped_files_max() <= 1024 - DESCRIPTORS_KEPT
 
 
 def test_a_tiny_limit_still_lets_somebody_in(monkeypatch: pytest.MonkeyPatch) -> None:
     limited_to(monkeypatch, 64)
     assert connection_shares(with_store=True, with_name_service=False)[0] == 24
-    assert mapped_files_share() == 8
+    assert compute_mapped_files_max() == 8
 
 
 @pytest.mark.parametrize("soft", [resource.RLIM_INFINITY, 10**9])
@@ -56,4 +56,4 @@ def test_no_limit_is_not_taken_at_its_word(monkeypatch: pytest.MonkeyPatch, soft
     limited_to(monkeypatch, soft)
     assert connection_shares(with_store=True, with_name_service=False)[0] == CONNECTIONS_MAX
     # The kernel allows a process 65,530 mappings.
-    assert mapped_files_share() < 40_000
+    assert compute_mapped_files_max() < 40_000

@@ -7,7 +7,7 @@ from rockhopper.broker.server.remoting.permissions import (
     ADMINISTRATION,
     RequiredPermission,
     check_access,
-    in_optional_field,
+    name_optional_field,
     on_group,
     on_topic,
 )
@@ -68,7 +68,7 @@ def test_a_name_that_is_missing_is_allowed_to_nobody() -> None:
 
 def test_a_name_that_may_be_missing_is_asked_for_where_it_is_there() -> None:
     permission = RequiredPermission(
-        (Action.SUB,), ResourceKind.GROUP, in_optional_field("consumerGroup")
+        (Action.SUB,), ResourceKind.GROUP, name_optional_field("consumerGroup")
     )
     check_access(Rules(), request(), [permission])
     with pytest.raises(NoPermission):

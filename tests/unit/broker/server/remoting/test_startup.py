@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.server.remoting.startup import (
-    expired_certificates,
+    find_expired_certificates,
     foreseen,
     port_error,
     store_directory_error,
@@ -181,10 +181,10 @@ def test_a_certificate_that_has_ended_is_warned_about(tmp_path: Path) -> None:
         | {"haEngine": "etcds://e", "haReplicaId": "1"}
         | {"haEngineCertFile": str(over.certificate), "haEngineKeyFile": str(over.key)}
     )
-    warnings = list(expired_certificates(config, time.time()))
+    warnings = list(find_expired_certificates(config, time.time()))
     assert [line.split("=")[0] for line in warnings] == [
         "setting tlsCertPath",
         "setting haEngineCertFile",
     ]
     over.certificate.unlink()
-    assert list(expired_certificates(config, time.time())) == []
+    assert list(find_expired_certificates(config, time.time())) == []

@@ -11,10 +11,10 @@ import pytest
 
 from rockhopper.broker.store.log.encoding import (
     INDEX_KEY,
+    drop_own_properties,
     encode_record,
     index_keys,
     queue_constants,
-    without_own_properties,
 )
 from rockhopper.broker.store.log.fast_encoding import encode_plain
 from rockhopper.protocol.java_hash import index_key_hash
@@ -111,5 +111,5 @@ def test_keys_are_the_unique_one_and_each_word() -> None:
 
 
 def test_what_is_the_brokers_own_is_left_out_of_copies() -> None:
-    kept = without_own_properties({"a": "b", "TIMER_ORIGIN": "x", "KEYS": "k"})
+    kept = drop_own_properties({"a": "b", "TIMER_ORIGIN": "x", "KEYS": "k"})
     assert kept == {"a": "b", "KEYS": "k"}

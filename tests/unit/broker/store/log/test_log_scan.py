@@ -11,12 +11,12 @@ from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.log.log_scan import (
+    explain_missing_record,
     find_next,
     is_blank,
     last_store_time_ms,
     read_damaged,
     read_record,
-    why_not,
 )
 from rockhopper.broker.store.recovering.log_walk import Hole, LogWalk, cut_tail
 from rockhopper.protocol.store.record_head import BLANK_RECORD, MAGIC_BLANK
@@ -93,7 +93,7 @@ def test_every_kind_of_record_is_read(changes: dict[str, Any]) -> None:
 def test_fields_that_make_no_sense_are_refused(changes: dict[str, Any], reason: str) -> None:
     data = encode(**changes)
     assert read_record(data, 0, BASE) is None
-    assert reason in why_not(data, 0, BASE)
+    assert reason in explain_missing_record(data, 0, BASE)
 
 
 def test_no_record_is_read_when_any_byte_that_is_checked_is_flipped() -> None:
@@ -118,7 +118,7 @@ def test_a_damaged_body_leaves_a_head_that_can_be_read() -> None:
     damaged = read_damaged(data, 0, BASE)
     assert damaged is not None
     assert damaged.queue_offset == 7
-    assert "CRC of the body" in why_not(data, 0, BASE)
+    assert "CRC of the body" in explain_missing_record(data, 0, BASE)
     assert read_damaged(encode(), 0, BASE) is None
     assert read_damaged(encode().replace(b"\xda\xa3", b"\xda\xa4"), 0, BASE) is None
 
@@ -129,7 +129,7 @@ def test_a_record_with_a_crc_of_its_own_is_verified_by_it(topic: str) -> None:
     assert read_record(data, 0, BASE) is not None
     renamed = data.replace(b"TAGS", b"TAGZ")
     assert read_record(renamed, 0, BASE) is None
-    assert "record's CRC" in why_not(renamed, 0, BASE)
+    assert "record's CRC" in explain_missing_record(renamed, 0, BASE)
     assert read_damaged(renamed, 0, BASE) is None
     assert read_record(renamed, 0, BASE, check_crc=False) is not None
 

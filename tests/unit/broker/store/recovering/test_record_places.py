@@ -106,13 +106,13 @@ def test_bodies_full_of_magic_numbers_cost_little(
     place = store.log.written_offset + 88 + 20_000 * 8
     put(store, bytes.fromhex("00000060daa320a7") * 20_000 + image(place, topic="Gone"))
     looked_at: list[int] = []
-    claimed = store.reading.places.claimed
+    claimed = store.reading.places.read_claimed
 
     def count(position: int) -> Any:
         looked_at.append(position)
         return claimed(position)
 
-    monkeypatch.setattr(store.reading.places, "claimed", count)
+    monkeypatch.setattr(store.reading.places, "read_claimed", count)
     assert store.reading.reader.record(place) == b""
     assert len(looked_at) <= 1001
 

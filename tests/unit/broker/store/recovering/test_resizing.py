@@ -202,4 +202,4 @@ def test_sizes_are_noted(stores: Stores) -> None:
     noted = inventory.load(layout)
     assert noted is not None
     assert noted.file_sizes == (4096, 1000, 920)
-    assert resizing.resized_before(layout) == set()
+    assert resizing.list_resized_before(layout) == set()

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from rockhopper.broker.store.files.errors import DiskFullError, StoreError
-from rockhopper.broker.tools.repair.room import NoRoomError, room, shortage, used_bytes
+from rockhopper.broker.tools.repair.room import NoRoomError, count_used_bytes, room, shortage
 from tests.support.tool_stores import run
 
 FREE_BYTES = 3 << 20
@@ -40,7 +40,7 @@ def test_what_does_not_fit_is_refused_before(
 def test_what_is_deleted_first_is_room(tmp_path: Path, disk: SimpleNamespace) -> None:
     (tmp_path / "left" / "below").mkdir(parents=True)
     (tmp_path / "left" / "below" / "file").write_bytes(bytes([1]) * (1 << 20))
-    assert used_bytes(tmp_path / "left") == 1 << 20
+    assert count_used_bytes(tmp_path / "left") == 1 << 20
     assert shortage(tmp_path, 4 << 20, freed=tmp_path / "left") is None
     assert shortage(tmp_path, 4 << 20) is not None
 

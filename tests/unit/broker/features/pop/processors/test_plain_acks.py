@@ -76,7 +76,7 @@ def outcome(broker: HotBroker, *frames: Frame) -> tuple[bytes, list[int], int | 
         b"".join(broker.peer.written),
         list(lane.entries),
         served.tables.offsets.get("orders", "readers", 1),
-        served.stats.acked("orders", "readers").messages,
+        served.stats.get_ack_traffic("orders", "readers").messages,
     )
 
 

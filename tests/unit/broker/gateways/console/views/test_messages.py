@@ -193,7 +193,7 @@ async def test_what_is_looked_at_is_not_handed_out(
         assert "billing" in (await browser.get("topic", name="orders")).text
         assert "billing" in (await browser.get("group", name="billing")).text
     stats = served.stats
-    assert (stats.get_found, stats.get_missed, list(stats.by_key("get"))) == (0, 0, [])
+    assert (stats.get_found, stats.get_missed, list(stats.iterate_by_key("get"))) == (0, 0, [])
 
 
 async def test_who_may_read_a_topic_may_look_at_it(alice: Browser) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import pytest
 
 from rockhopper.broker.app import Broker
-from rockhopper.broker.gateways.console.views.settings import known
+from rockhopper.broker.gateways.console.views.settings import list_known
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.config_file import properties_of
 from tests.support.console import Browser
@@ -14,12 +14,12 @@ from tests.support.console import Browser
 
 def test_every_setting_has_a_default_and_a_text() -> None:
     for key in properties_of(BrokerConfig()):
-        if key in known():
-            assert known()[key].about, key
-    assert set(properties_of(BrokerConfig())) - set(known()) <= {"autoCreateTopicEnable"}
-    assert known()["brokerPermission"].is_live
-    assert not known()["listenPort"].is_live
-    assert known()["listenPort"].default == "10911"
+        if key in list_known():
+            assert list_known()[key].about, key
+    assert set(properties_of(BrokerConfig())) - set(list_known()) <= {"autoCreateTopicEnable"}
+    assert list_known()["brokerPermission"].is_live
+    assert not list_known()["listenPort"].is_live
+    assert list_known()["listenPort"].default == "10911"
 
 
 async def test_several_may_open_it_first_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,10 +35,10 @@ async def test_several_may_open_it_first_at_once(monkeypatch: pytest.MonkeyPatch
         return found
 
     as_it_is = ast.parse
-    known.cache_clear()
+    list_known.cache_clear()
     with monkeypatch.context() as patched:
         patched.setattr(ast, "parse", parse)
-        found = await asyncio.gather(*(asyncio.to_thread(known) for _ in range(8)))
+        found = await asyncio.gather(*(asyncio.to_thread(list_known) for _ in range(8)))
     assert all(each == found[0] for each in found)
 
 

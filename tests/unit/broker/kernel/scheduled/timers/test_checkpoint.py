@@ -13,7 +13,7 @@ from rockhopper.broker.kernel.scheduled.timers.checkpoint import (
     CheckpointFile,
     TimerCheckpoint,
     TimerSaver,
-    damaged_slot,
+    find_damaged_slot,
 )
 from rockhopper.broker.kernel.scheduled.timers.entries import ENTRY, TimerEntry
 from rockhopper.broker.kernel.scheduled.timers.java_files import (
@@ -89,7 +89,7 @@ class Slot:
         self.checkpoint = TimerCheckpoint(2, 0, (), {5: 80}, {5: zlib.crc32(data)}, {5: 8})
 
     def damaged(self, now_ms: int = 0) -> int | None:
-        return damaged_slot(self.directory, self.checkpoint, now_ms)
+        return find_damaged_slot(self.directory, self.checkpoint, now_ms)
 
 
 def test_whole_files_are_not_damaged(tmp_path: Path) -> None:

@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.kernel.scheduled.timers.copies import is_copy, stage_copy, written_copies
+from rockhopper.broker.kernel.scheduled.timers.copies import (
+    find_written_copies,
+    is_copy,
+    stage_copy,
+)
 from rockhopper.protocol.message import StoredMessage
 from tests.support.timer_rig import TimerRig
 
@@ -108,7 +112,7 @@ def test_the_log_tells_which_copies_of_a_pass_were_written(
     log_end = rig.broker.store.log.written_offset
     for number in written:
         copy_of(rig, messages[number], {})
-    found = written_copies(rig.broker.store, log_end, messages[:3])
+    found = find_written_copies(rig.broker.store, log_end, messages[:3])
     assert [message.body for message in found] == [b"%d" % number for number in told]
 
 
@@ -118,4 +122,4 @@ def test_what_stands_behind_the_copies_is_not_looked_at(rig: TimerRig) -> None:
     rig.broker.put("orders", b"after", queue_id=1)
     copy_of(rig, replace(MESSAGE, body=b"late"), {})
     messages = [MESSAGE, replace(MESSAGE, body=b"late")]
-    assert written_copies(rig.broker.store, log_end, messages) == [MESSAGE]
+    assert find_written_copies(rig.broker.store, log_end, messages) == [MESSAGE]

@@ -29,7 +29,7 @@ class Followed:
         self.stores = Stores(root)
         self.store: MessageStore = self.stores.open()
         self.index = TimerIndex(root / "slots", root / "quarantine")
-        self.index.load(0, {}, self.index.noted()[0], lambda notes: set())
+        self.index.load(0, {}, self.index.load_deliveries()[0], lambda notes: set())
         self.queue = TimerQueue(self.store, self.index, precision_ms=1000)
 
     def put(self, out_ms: str, key: str = "K", topic: str = "orders", **more: str) -> None:

@@ -22,7 +22,7 @@ def opened(tmp_path: Path) -> TimerIndex:
 
 def fresh(tmp_path: Path) -> TimerIndex:
     index = opened(tmp_path)
-    index.load(0, {}, index.noted()[0], lambda notes: set())
+    index.load(0, {}, index.load_deliveries()[0], lambda notes: set())
     return index
 
 
@@ -61,7 +61,7 @@ def test_many_slots_need_few_descriptors_and_come_back(tmp_path: Path, index: Ti
     assert index.waiting == 500
     again = opened(tmp_path)
     sizes = {slot: size for slot, (size, _, _) in index.files.take_changed().items()}
-    again.load(400, sizes, again.noted()[0], lambda notes: set(notes))
+    again.load(400, sizes, again.load_deliveries()[0], lambda notes: set(notes))
     assert again.waiting == 400
     assert again.min_offset == 0
     assert [entry.queue_offset for entry in again.find(7, 0, HOUR_MS)] == [7]
@@ -119,7 +119,7 @@ def test_a_withdrawn_message_is_not_delivered(tmp_path: Path, index: TimerIndex,
     if when == "from the file":
         index.close()
         index = opened(tmp_path)
-        index.load(3, {60: 120}, index.noted()[0], lambda notes: set())
+        index.load(3, {60: 120}, index.load_deliveries()[0], lambda notes: set())
         assert index.waiting == 1
     assert list(index.find(0, HOUR_MS, HOUR_MS)) == []
     assert [entry.queue_offset for entry in index.pending() if entry] == [1]
@@ -191,7 +191,7 @@ def test_noted_deliveries_that_took_place_are_not_repeated(
         asked.extend(notes)
         return {(0, 500), (2, 600)}
 
-    again.load(4, {0: 160}, again.noted()[0], written)
+    again.load(4, {0: 160}, again.load_deliveries()[0], written)
     assert asked == [(0, 500), (1, 500), (2, 600), (3, 600)]
     assert again.waiting == 2
     assert offsets(take(again, 10)) == [1, 3]
@@ -202,13 +202,13 @@ def test_noted_deliveries_that_took_place_are_not_repeated(
 def test_a_slot_is_finished_when_nothing_waits_and_its_minute_is_over(index: TimerIndex) -> None:
     index.insert_entries([waits(0, 10), waits(1, MINUTE_MS + 10)])
     index.delivered(take(index, 10))
-    assert index.finished(MINUTE_MS - 1) == []
-    assert index.finished(MINUTE_MS) == [0]
-    assert index.finished(HOUR_MS) == [0]
+    assert index.list_finished(MINUTE_MS - 1) == []
+    assert index.list_finished(MINUTE_MS) == [0]
+    assert index.list_finished(HOUR_MS) == [0]
     assert index.end_offset(0) == 1
     index.drop(0)
     assert index.slots == [1]
-    assert index.finished(HOUR_MS) == []
+    assert index.list_finished(HOUR_MS) == []
     assert index.files.entries_size(0) == 0
 
 
@@ -216,7 +216,7 @@ def test_a_slot_that_is_dropped_unopened_is_not_opened(index: TimerIndex) -> Non
     victims = [waits(0, HOUR_MS), waits(1, 2 * HOUR_MS)]
     index.insert_entries(victims)
     index.withdraw(victims[0])
-    assert index.finished(HOUR_MS + MINUTE_MS) == [60]
+    assert index.list_finished(HOUR_MS + MINUTE_MS) == [60]
     index.drop(60)
     assert index.next_ms == 2 * HOUR_MS - OPEN_AHEAD_MS
     assert offsets(take(index, 2 * HOUR_MS)) == [1]
@@ -355,7 +355,7 @@ def test_all_that_waits_is_told_and_nothing_else(index: TimerIndex, is_open: boo
         left.remove(1)
     told = [
         ENTRY.unpack_from(piece, at)
-        for piece in index.packed()
+        for piece in index.pack()
         for at in range(0, len(piece), ENTRY.size)
     ]
     assert [fields[4] for fields in told] == left
@@ -365,15 +365,15 @@ def test_slots_that_begin_later_are_not_looked_at_for_those_that_are_finished(
     index: TimerIndex,
 ) -> None:
     index.insert_entries([waits(n, n * MINUTE_MS) for n in range(500)])
-    seen = index.begun_before(3)
+    seen = index.list_begun_before(3)
     assert seen == {0, 1, 2}
     open_all(index, 2 * MINUTE_MS)
-    assert index.begun_before(3) == {0, 1, 2}
+    assert index.list_begun_before(3) == {0, 1, 2}
     index.delivered(take(index, MINUTE_MS))
-    assert index.finished(3 * MINUTE_MS) == [0, 1]
+    assert index.list_finished(3 * MINUTE_MS) == [0, 1]
     index.drop(0)
     index.drop(1)
-    assert index.finished(3 * MINUTE_MS) == []
+    assert index.list_finished(3 * MINUTE_MS) == []
 
 
 def test_slots_are_not_looked_into_for_old_messages_once_there_is_none(

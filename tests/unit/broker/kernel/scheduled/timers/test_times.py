@@ -2,7 +2,11 @@
 
 import pytest
 
-from rockhopper.broker.kernel.scheduled.timers.times import asked_time_ms, due_ms, out_ms
+from rockhopper.broker.kernel.scheduled.timers.times import (
+    compute_out_ms,
+    due_ms,
+    get_requested_time_ms,
+)
 
 NOW_MS = 1_700_000_000_000
 
@@ -23,24 +27,24 @@ NOW_MS = 1_700_000_000_000
     ],
 )
 def test_the_first_property_says_when(properties: dict[str, str], asked_ms: int | None) -> None:
-    assert asked_time_ms(properties, NOW_MS) == asked_ms
+    assert get_requested_time_ms(properties, NOW_MS) == asked_ms
 
 
 @pytest.mark.parametrize("text", ["", "x", "1.5", " 1", "1 ", "9" * 19, "١"])
 def test_a_time_that_is_no_number_is_named(text: str) -> None:
     with pytest.raises(ValueError, match=r"TIMER_DELAY_MS is .*, not a number"):
-        asked_time_ms({"TIMER_DELAY_MS": text}, NOW_MS)
+        get_requested_time_ms({"TIMER_DELAY_MS": text}, NOW_MS)
 
 
 def test_a_long_nonsense_is_not_repeated_at_length() -> None:
     with pytest.raises(ValueError, match="not a number") as error:
-        asked_time_ms({"TIMER_DELAY_MS": "x" * 10_000}, NOW_MS)
+        get_requested_time_ms({"TIMER_DELAY_MS": "x" * 10_000}, NOW_MS)
     assert len(str(error.value)) < 150
 
 
 def test_every_due_time_comes_back_from_what_is_stored_a_millisecond_late_at_most() -> None:
     for time_ms in range(1_700_000_000_000, 1_700_000_002_100):
-        stored = {"TIMER_OUT_MS": str(out_ms(time_ms))}
+        stored = {"TIMER_OUT_MS": str(compute_out_ms(time_ms))}
         due = due_ms(stored, 0, 1000)
         assert due is not None
         assert time_ms <= due <= time_ms + 1

@@ -46,7 +46,7 @@ def test_versions_grow_and_are_never_the_same_after_a_restore() -> None:
 
 
 def test_a_lease_that_is_renewed_has_another_beat() -> None:
-    assert SetRecord().led_by(LEADER_A) == SetRecord(leader=LEADER_A, beat=1)
+    assert SetRecord().grant_lease(LEADER_A) == SetRecord(leader=LEADER_A, beat=1)
     assert SetRecord().with_start(A, START).starts == {"1.a1b2": START}
 
 
@@ -86,5 +86,5 @@ def test_another_lease_has_nothing_of_the_last_one() -> None:
     later["leader"]["colour"] = "blue"
     read = decode_record("there", json.dumps(later).encode())
     assert read.leader == LEADER_A
-    led = json.loads(encode_record(read.led_by(replace(LEADER_A, epoch=9))))
+    led = json.loads(encode_record(read.grant_lease(replace(LEADER_A, epoch=9))))
     assert "colour" not in led["leader"]

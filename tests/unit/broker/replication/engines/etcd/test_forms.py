@@ -11,7 +11,7 @@ from rockhopper.broker.replication.engines.etcd.forms import (
     KeyValue,
     TxnAnswer,
     WatchLine,
-    decoded,
+    decode,
 )
 
 TXN = (
@@ -23,7 +23,7 @@ TXN = (
 
 
 def test_a_transaction_that_was_done() -> None:
-    answer = decoded(TXN, TxnAnswer)
+    answer = decode(TXN, TxnAnswer)
     assert answer.succeeded
     assert answer.header == Header(14841639068965178418, 3319814642761637952, 2, 2)
     assert answer.responses[0].response_range is None
@@ -33,23 +33,23 @@ def test_a_transaction_that_was_done() -> None:
 
 
 def test_what_is_left_out_is_zero() -> None:
-    assert not decoded(b'{"header":{"revision":"2"}}', TxnAnswer).succeeded
-    assert decoded(b'{"result":{"header":{},"ID":"77"}}\n', KeepAliveAnswer).result.ttl_s == 0
-    assert decoded(b'{"result":{"ID":"77","TTL":"4"}}', KeepAliveAnswer).result.ttl_s == 4
+    assert not decode(b'{"header":{"revision":"2"}}', TxnAnswer).succeeded
+    assert decode(b'{"result":{"header":{},"ID":"77"}}\n', KeepAliveAnswer).result.ttl_s == 0
+    assert decode(b'{"result":{"ID":"77","TTL":"4"}}', KeepAliveAnswer).result.ttl_s == 4
 
 
 def test_lines_of_a_watch() -> None:
-    result = decoded(b'{"result":{"canceled":true,"compact_revision":"3"}}', WatchLine).result
+    result = decode(b'{"result":{"canceled":true,"compact_revision":"3"}}', WatchLine).result
     assert result
     assert (result.canceled, result.compact_revision, result.events) == (True, 3, [])
-    line = decoded(b'{"error":{"grpc_code":14,"message":"no"}}', WatchLine)
+    line = decode(b'{"error":{"grpc_code":14,"message":"no"}}', WatchLine)
     assert line.error == ErrorBody("no")
 
 
 def test_what_is_no_answer_is_an_error() -> None:
     for answer in (b"", b"[]", b'{"header":{"revision":"many"}}', b"<html>"):
         with pytest.raises(msgspec.MsgspecError):
-            decoded(answer, TxnAnswer)
+            decode(answer, TxnAnswer)
 
 
 def test_a_prefix_ends_before_the_next_one() -> None:

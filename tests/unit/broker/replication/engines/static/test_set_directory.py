@@ -59,7 +59,7 @@ async def test_a_write_that_was_cut_off_leaves_the_record_before(
 ) -> None:
     directory = SetDirectory(tmp_path, timeout_ms=PATIENT_MS)
     first = SetRecord().with_state(STATE)
-    second = first.led_by(LEADER_A)
+    second = first.grant_lease(LEADER_A)
     assert await directory.swap(first, None) == "1"
     assert await directory.swap(second, "1") == "2"
     position = 0 if is_newer_lost else SLOT_SIZE_BYTES

@@ -158,7 +158,7 @@ async def test_after_a_takeover_it_is_a_broker_as_any(apache: ClassicMaster, mak
         assert broker.tables.offsets.get("topic-0", "billing", 0) == 3
         (first, *_) = await pull(address, "topic-0")
         assert first.body == b"body 0"
-    assert following_file.followed_master(StoreLayout.from_config(broker.config.store)) is None
+    assert following_file.read_followed_master(StoreLayout.from_config(broker.config.store)) is None
     async with make(followMaster="") as again:
         assert again.store.reading.queue_range("topic-0", 0)[1] in (600, 601)
 
