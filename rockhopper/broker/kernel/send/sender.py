@@ -272,7 +272,9 @@ class Sender:
         self._live_store = config.store.live
         self._store = store
         self._stats = stats
-        self._store_address = store_host[:-4], int.from_bytes(store_host[-4:], "big")
+        port = int.from_bytes(store_host[-4:], "big")
+        self._id_host = offset_message_id(store_host[:-4], port, 0)[:-16]
+        """The beginning of each message's id; its log offset follows in 16 hex digits."""
         self._now_ms = now_ms
         self._delay_levels = delay_levels
         self._timers = timers
@@ -313,7 +315,7 @@ class Sender:
             raise
 
     def _message_id(self, commit_log_offset: int) -> str:
-        return offset_message_id(*self._store_address, commit_log_offset)
+        return f"{self._id_host}{commit_log_offset:016X}"
 
     def _put(self, send: Send, topic: TopicConfig, queue_id: int) -> Placed:
         self._check_body(send.body)
@@ -462,7 +464,7 @@ class Sender:
         self._stats.get_send_traffic(topic.name).count_request(
             len(messages), self._store.log.staged_offset - placed[0]
         )
-        ids = message_ids(self._message_id(0)[:-16], placed[1])
+        ids = message_ids(self._id_host, placed[1])
         return Placed(ids, queue_id, first_offset, None)
 
     def _put_inner_batch(
