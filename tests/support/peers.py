@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from rockhopper.broker.server.listening.caller import DIRECT
-from rockhopper.broker.server.remoting.connection import RemotingConnection
-from rockhopper.broker.server.remoting.notices import request_of
+from rockhopper.broker.server.remoting.connection import RemotingConnection, request_of
 from rockhopper.broker.users.peer import ConnectionAddresses, Notice, Principal
 
 

@@ -2,7 +2,7 @@
 
 Members, locks, transactions and waiting requests refer to peers; remoting's Connection is one.
 Notifications to a peer are plain values here, and are encoded where its protocol is known
-(server/remoting/notices.py).
+(server/remoting/connection.py).
 """
 
 from collections.abc import Callable

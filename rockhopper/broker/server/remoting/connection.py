@@ -7,7 +7,7 @@ server's handler in one pass, and protects the process against its peer:
     no frame within 10 s of connecting   closed
     a frame incomplete for 30 s          closed (a peer that sends byte by byte)
     nothing sent or received for 120 s   closed, as RocketMQ does
-    incomplete frames                    closed beyond a budget, see half_frames
+    incomplete frames                    closed beyond a budget, see HalfFrames in server.py
     unread responses                     reading stops; closed at 64 MiB or after 30 s without
                                          progress, and the slowest at 512 MiB of all together
     more frames than fit into a pass     reading stops until they are served, see FairScheduler
@@ -30,13 +30,23 @@ from rockhopper.broker.server.loop.fair_scheduler import (
     SMALL_READ_BYTES,
     FairScheduler,
 )
-from rockhopper.broker.server.remoting.notices import request_of
 from rockhopper.broker.server.remoting.pending_calls import PendingCalls
-from rockhopper.broker.users.peer import USERS, ConnectionAddresses, Notice, Peer, Principal
-from rockhopper.protocol.codes import FLAG_ONEWAY
+from rockhopper.broker.users.peer import (
+    USERS,
+    ConnectionAddresses,
+    ConsumersChanged,
+    Notice,
+    Peer,
+    Principal,
+    TransactionCheck,
+)
+from rockhopper.protocol.codes import FLAG_ONEWAY, RequestCode
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.frame import Frame, FrameDecoder
+from rockhopper.protocol.properties import PROPERTY_UNIQUE_KEY
+from rockhopper.protocol.requests import CheckTransactionStateRequest, encode_fields
+from rockhopper.protocol.store.message_codec import encode_stored_message
 from rockhopper.sockets import close_in_children
 
 log = structlog.get_logger("broker.server")
@@ -439,6 +449,29 @@ class RemotingConnection(asyncio.Protocol):
     def response_received(self, command: Command) -> None:
         """Match a response to the pending call; ignore a late one."""
         self._calls.resolve(command)
+
+
+def request_of(notice: Notice) -> tuple[RequestCode, dict[str, str], bytes]:
+    """Return code, header fields and body of a notification as a oneway request."""
+    match notice:
+        case ConsumersChanged(group):
+            return RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group}, b""
+        case TransactionCheck(half, message, broker_name):
+            unique_key = half.properties.get(PROPERTY_UNIQUE_KEY)
+            fields = CheckTransactionStateRequest(
+                topic=half.topic,
+                tran_state_table_offset=half.queue_offset,
+                commit_log_offset=half.commit_log_offset,
+                msg_id=unique_key,
+                transaction_id=unique_key,
+                offset_msg_id=half.offset_message_id,
+                broker_name=broker_name,
+            )
+            return (
+                RequestCode.CHECK_TRANSACTION_STATE,
+                encode_fields(fields),
+                encode_stored_message(message),
+            )
 
 
 def connection_of(peer: Peer) -> RemotingConnection | None:

@@ -7,10 +7,14 @@ from collections.abc import Iterable
 from rockhopper.broker.server.listening.caller import DIRECT, Caller
 from rockhopper.broker.server.listening.connections import OpenConnections
 from rockhopper.broker.server.listening.listener import OPEN, Gate, Listener
+from rockhopper.broker.server.listening.unfinished import UNKNOWN_BYTES_MAX, Unfinished
 from rockhopper.broker.server.loop.fair_scheduler import FairScheduler
 from rockhopper.broker.server.remoting.connection import FrameHandler, RemotingConnection
-from rockhopper.broker.server.remoting.half_frames import HalfFrames
 from rockhopper.broker.users.access import AccessRules
+from rockhopper.broker.users.guard import guard_of
+from rockhopper.broker.users.peer import USERS
+from rockhopper.protocol.errors import MalformedFrameError
+from rockhopper.protocol.signing import ACCESS_KEY
 
 UNREAD_BYTES_MAX = 64 << 20
 UNREAD_BYTES_MAX_ALL = 512 << 20
@@ -38,6 +42,34 @@ class _OpenPort:
 
     def _has_room(self, arriving: int) -> bool:
         return self.server.has_room(arriving)
+
+
+class HalfFrames(Unfinished):
+    """The incomplete frames of one server's connections: the memory limit of each, and of all.
+
+    If users are required, an unauthenticated peer may begin a frame larger than UNKNOWN_BYTES_MAX
+    only if the header names a user: the first request on a connection may be a send of some MiB,
+    and its signature covers the body.
+    """
+
+    def __init__(self, access: AccessRules | None) -> None:
+        self._guard = guard_of(access)
+        super().__init__(has_users=self._guard is not None)
+
+    def find_problem(self, connection: RemotingConnection) -> MalformedFrameError | None:
+        """Return why *connection* may not continue its incomplete frame, or None."""
+        decoder = connection.decoder
+        if (
+            self._guard is None
+            or decoder.pending_bytes <= UNKNOWN_BYTES_MAX
+            or self._guard.unsigned_codes
+            or connection.attributes.get(USERS)
+            or ACCESS_KEY.encode() in decoder.pending_header()
+        ):
+            return None
+        return MalformedFrameError(
+            f"an unauthenticated frame of more than {UNKNOWN_BYTES_MAX} bytes"
+        )
 
 
 class Server(OpenConnections[RemotingConnection]):

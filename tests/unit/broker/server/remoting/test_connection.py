@@ -1,12 +1,18 @@
-"""Which connections are swept: each reason at its time, and not a moment before."""
+"""Which connections are closed, and when; what a client is told without asking."""
 
 from collections.abc import Callable
 from typing import cast
 
 import pytest
 
-from rockhopper.broker.server.remoting.connection import PeerActivity, RemotingConnection
+from rockhopper.broker.server.remoting.connection import (
+    PeerActivity,
+    RemotingConnection,
+    request_of,
+)
 from rockhopper.broker.server.remoting.server import sweep_connections
+from rockhopper.broker.users.peer import ConsumersChanged
+from rockhopper.protocol.codes import RequestCode
 
 
 def active_at(last_s: float) -> PeerActivity:
@@ -120,3 +126,13 @@ def test_one_that_is_closed_keeps_nobody_from_being_looked_at() -> None:
     connections = [Connection(active_at(last_s)) for last_s in (0.0, 1000.0, 0.0)]
     sweep(*connections, now_s=1000.0)
     assert [len(each.reasons) for each in connections] == [1, 0, 1]
+
+
+def test_members_of_a_changed_group_are_told_its_name() -> None:
+    code, ext, body = request_of(ConsumersChanged("billing"))
+    assert (code, ext, body) == (
+        RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
+        {"consumerGroup": "billing"},
+        b"",
+    )
+    assert code == 40

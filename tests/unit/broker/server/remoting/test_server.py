@@ -1,11 +1,13 @@
-"""What unfinished frames may hold of memory."""
+"""The incomplete frames of a server: how much memory they may hold."""
 
 import struct
+from typing import cast
 
 import pytest
 
 from rockhopper.broker.server.listening.unfinished import UNKNOWN_BYTES_MAX
-from rockhopper.broker.server.remoting.half_frames import HalfFrames
+from rockhopper.broker.server.remoting.connection import RemotingConnection
+from rockhopper.broker.server.remoting.server import HalfFrames
 from rockhopper.broker.users.access import AccessRules
 from rockhopper.broker.users.guard import Guard
 from rockhopper.broker.users.peer import USERS
@@ -29,6 +31,11 @@ class Holder:
             assert self.decoder.feed(data[start : start + 100_000]) == []
         self.attributes: dict[str, object] = {USERS: {user}} if user else {}
 
+    @property
+    def connection(self) -> RemotingConnection:
+        """The same object under the type that the server expects."""
+        return cast("RemotingConnection", self)
+
 
 def guard(*, authenticates: bool = True, unsigned_codes: tuple[int, ...] = ()) -> Guard:
     return Guard(remote_admin=False, authenticates=authenticates, unsigned_codes=unsigned_codes)
@@ -47,7 +54,7 @@ BIG = UNKNOWN_BYTES_MAX + 1
     ],
 )
 def test_large_frames_are_for_who_names_a_user(holder: Holder, is_refused: bool) -> None:
-    assert (HalfFrames(guard()).find_problem(holder) is not None) == is_refused
+    assert (HalfFrames(guard()).find_problem(holder.connection) is not None) == is_refused
 
 
 @pytest.mark.parametrize(
@@ -60,4 +67,4 @@ def test_large_frames_are_for_who_names_a_user(holder: Holder, is_refused: bool)
     ],
 )
 def test_where_no_user_is_required_frames_are_of_any_size(access: AccessRules | None) -> None:
-    assert HalfFrames(access).find_problem(Holder(UNSIGNED, BIG)) is None
+    assert HalfFrames(access).find_problem(Holder(UNSIGNED, BIG).connection) is None
