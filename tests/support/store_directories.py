@@ -20,6 +20,7 @@ from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovering import inventory, recovery
 from rockhopper.broker.store.recovering.queue_repair import QueueRules
 from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
+from rockhopper.broker.store.recovering.recovery_start import LoadedStore
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import decode_message
 from rockhopper.protocol.store.record_head import BLANK_RECORD, MAGIC_BLANK
@@ -226,9 +227,7 @@ def recover(
         checkpoint = checkpoints.load(layout.checkpoint)
     tags_codes = TagsCodes(lambda level: DELAYS_MS[min(level, len(DELAYS_MS)) - 1])
     report = recovery.recover(
-        recovery.LoadedStore(
-            layout, files, queues, index, checkpoint, inventory.load(layout), clean
-        ),
+        LoadedStore(layout, files, queues, index, checkpoint, inventory.load(layout), clean),
         QueueRules(
             is_batch_topic, is_deleted, tags_codes.compute_code, lambda topic: is_deleted(topic, 0)
         ),

@@ -24,22 +24,17 @@ The queue holds messages 0 and 1.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import structlog
 
-from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk
-from rockhopper.broker.store.files.checkpoint import CLOCK_STEP_MARGIN_MS, StoreCheckpoint
-from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.index.index import MessageIndex
+from rockhopper.broker.store.files.checkpoint import CLOCK_STEP_MARGIN_MS
 from rockhopper.broker.store.log.log_scan import Record, record_start
 from rockhopper.broker.store.log.record_properties import KeysAndTagsReader
 from rockhopper.broker.store.log.walking import Found
-from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovering import inventory
 from rockhopper.broker.store.recovering.index_catch_up import IndexCatchUp, index_start
-from rockhopper.broker.store.recovering.inventory import Inventory, QueueKey
+from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.recovering.log_walk import Hole, LogWalk, QueueWitnesses, cut_tail
 from rockhopper.broker.store.recovering.lost_offsets import (
     drop_unclaimed,
@@ -50,6 +45,7 @@ from rockhopper.broker.store.recovering.lost_offsets import (
 from rockhopper.broker.store.recovering.queue_repair import QueueRepair, QueueRules
 from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
 from rockhopper.broker.store.recovering.recovery_start import (
+    LoadedStore,
     ProvenEnd,
     QueueState,
     look_at_queue,
@@ -64,21 +60,6 @@ log = structlog.get_logger("broker.store")
 VERIFY_BYTES = 4 << 20
 # and one up to this size if there is no inventory.
 ADOPT_BYTES = 4 << 30
-
-
-@dataclass(frozen=True)
-class LoadedStore:
-    """The files of a store as they were found."""
-
-    layout: StoreLayout
-    log_files: MappedFileQueue
-    queues: ConsumeQueueTable
-    index: MessageIndex | None
-    checkpoint: StoreCheckpoint
-    noted: Inventory | None
-    """Its inventory, as the last run left it."""
-    is_clean: bool
-    """Whether the last run stopped cleanly."""
 
 
 def recover(

@@ -19,11 +19,13 @@ The proven end is up to where the log is known to have been on disk, to report a
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
 
 import structlog
 
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
@@ -36,14 +38,29 @@ from rockhopper.protocol.names import LMQ_PREFIX
 from rockhopper.protocol.store.queue_layout import BLANK_UNIT_SIZE_FIELD
 from rockhopper.protocol.store.record_head import MAGIC_V1, MAGIC_V2, head_struct
 
+log = structlog.get_logger("broker.store")
+
 _HEAD = head_struct("size_bytes", "magic", "log_offset")
 # Units compared, from the end, until one fits the log.
 _UNITS_COMPARED = (2, 64)
 _QUEUES_ASKED = 8
-log = structlog.get_logger("broker.store")
-
 # The index has only the start of a message; seldom is more than this of it missing.
 _INDEXED_SIZE_BYTES = 512
+
+
+@dataclass(frozen=True)
+class LoadedStore:
+    """The files of a store as they were found."""
+
+    layout: StoreLayout
+    log_files: MappedFileQueue
+    queues: ConsumeQueueTable
+    index: MessageIndex | None
+    checkpoint: StoreCheckpoint
+    noted: Inventory | None
+    """Its inventory, as the last run left it."""
+    is_clean: bool
+    """Whether the last run stopped cleanly."""
 
 
 class QueueState(NamedTuple):
