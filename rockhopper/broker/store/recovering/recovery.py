@@ -23,8 +23,6 @@ its unit, the unit of record 1 is appended, and the torn record 2 is cut and kep
 The queue holds messages 0 and 1.
 """
 
-from collections.abc import Iterable
-
 import structlog
 
 from rockhopper.broker.store.files import disk
@@ -33,7 +31,7 @@ from rockhopper.broker.store.log.log_scan import Record, record_start
 from rockhopper.broker.store.log.record_properties import KeysAndTagsReader
 from rockhopper.broker.store.log.walking import Found
 from rockhopper.broker.store.recovering import inventory
-from rockhopper.broker.store.recovering.index_catch_up import IndexCatchUp, index_start
+from rockhopper.broker.store.recovering.index_catch_up import IndexCatchUp
 from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.recovering.log_walk import Hole, LogWalk, QueueWitnesses, cut_tail
 from rockhopper.broker.store.recovering.lost_offsets import (
@@ -47,11 +45,7 @@ from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
 from rockhopper.broker.store.recovering.recovery_start import (
     LoadedStore,
     ProvenEnd,
-    QueueState,
-    look_at_queue,
-    may_lack_first_files,
-    proven_file,
-    proven_offset,
+    RecoveryStart,
 )
 
 log = structlog.get_logger("broker.store")
@@ -86,123 +80,58 @@ def recover(
         is_clean=loaded.is_clean,
         is_ours=is_ours,
     )
-    recovery = _Recovery(loaded, rules, proof)
-    recovery.check_crc = check_crc
-    recovery.is_sync = is_sync
     proof.reach(loaded.queues)
-    recovery.look_at_queues()
-    start = recovery.choose_start(verify_bytes, adopt_bytes)
-    walk = recovery.walk(start)
+    start = RecoveryStart(loaded, rules)
+    start.look_at_queues(proof)
+    recovery = _Recovery(loaded, rules, proof, start, check_crc=check_crc)
+    walk = recovery.walk(start.choose(verify_bytes, adopt_bytes))
     if recovery.is_checkpoint_refuted(walk):
         log.warning("the checkpoint is newer than the log; reading the whole log instead")
         walk = recovery.walk(loaded.log_files.min_offset)
     if recovery.ended_later(walk):
         walk = recovery.walk(walk.start)
     recovery.walk_again(walk)
-    return recovery.finish(walk)
+    return recovery.finish(walk, is_sync=is_sync)
 
 
 class _Recovery:
-    """The steps of ``recover``, and the state that they share."""
+    """The walks over the log, and what they found and changed."""
 
-    def __init__(self, loaded: LoadedStore, rules: QueueRules, proof: ProvenEnd) -> None:
+    def __init__(
+        self,
+        loaded: LoadedStore,
+        rules: QueueRules,
+        proof: ProvenEnd,
+        start: RecoveryStart,
+        *,
+        check_crc: bool,
+    ) -> None:
         self._layout, self._log_files = loaded.layout, loaded.log_files
         self._queues, self._index = loaded.queues, loaded.index
         self._checkpoint, self._noted = loaded.checkpoint, loaded.noted
         self._is_clean = loaded.is_clean
         self._rules = rules
         self._proof = proof
-        self.check_crc = True
-        self.is_sync = False
-        self._log_min = self._log_files.min_offset
-        self._states: dict[QueueKey, QueueState] = {}
-        self._proven_from = self._log_min
-        self._start = self._log_min
-        self._last_store_time_ms = 0
+        self._start = start
+        self._check_crc = check_crc
+        self._log_min = loaded.log_files.min_offset
+        self._last_store_time_ms = start.last_store_time_ms
         self._changed: dict[QueueKey, int] = {}
         self._filled: dict[QueueKey, int] = {}
         self._indexed_count = 0
         self._postponed: dict[QueueKey, int] = {}
-        self._may_lack_first_files: set[QueueKey] = set()
-
-    # 1. Queues.
-
-    def look_at_queues(self) -> None:
-        """Find the end of each queue, and compare its last units with the log."""
-        log_max = self._log_files.next_base_offset
-        trusted_below = log_max
-        proven = None
-        if not self._is_clean:
-            proven = proven_file(self._log_files, self._checkpoint)
-            trusted_below = proven.base_offset if proven is not None else 0
-        for queue in self._queues:
-            if may_lack_first_files(queue, self._log_min, self._noted, self._rules.has_gone):
-                self._may_lack_first_files.add((queue.topic, queue.queue_id))
-            queue.recover(log_max, 0 if queue.was_resized else trusted_below)
-            queue.correct_min_offset(self._log_min)
-            state = look_at_queue(queue, self._log_files, self._noted)
-            if queue.was_resized:
-                state = state._replace(is_suspect=True)
-            queue.close()
-            self._states[queue.topic, queue.queue_id] = state
-            self._last_store_time_ms = max(self._last_store_time_ms, state.store_time_ms)
-        self._proof.ask(self._queues, self._states.values(), self._index)
-        if proven is not None:
-            self._proven_from = proven_offset(
-                proven, self._log_files, list(self._queues), self._checkpoint
-            )
-
-    # 2. The start.
-
-    def choose_start(self, verify_bytes: int, adopt_bytes: int) -> int:
-        """Return the offset from which the log must be read: the start of a record or of a file."""
-        reached = max((state.good_end for state in self._states.values()), default=-1)
-        self._start = reached if self._is_clean else self._proven_from
-        log_bytes = max(reached, self._start) - self._log_min
-        if log_bytes <= verify_bytes or (self._noted is None and log_bytes <= adopt_bytes):
-            self._start = self._log_min
-        elif self._noted is None:
-            log.warning(
-                "the store has no inventory and is too large to read as a whole: queues that are "
-                "missing entirely stay missing",
-                log_bytes=log_bytes,
-            )
-        if self._may_lack_first_files:
-            self._start = self._log_min
-        for state in self._states.values():
-            if state.is_suspect:
-                self._start = min(self._start, state.good_end)
-        for (topic, queue_id), end in self._read_noted_ends():
-            queue = self._queues.get(topic, queue_id)
-            if queue is None or queue.max_offset < end:
-                state = self._states.get((topic, queue_id), QueueState())
-                self._start = min(self._start, state.good_end)
-        if self._index is not None:
-            self._start = min(self._start, index_start(self._index, self._log_files, self._noted))
-        self._start = max(self._start, self._log_min)
-        return self._start
-
-    def _read_noted_ends(self) -> Iterable[tuple[QueueKey, int]]:
-        """Yield the saved ends of queues, except those of topics that were deleted since."""
-        if self._noted is not None:
-            for key, end in self._noted.queue_ends.items():
-                if not self._rules.is_deleted(key[0], self._noted.log_end - 1):
-                    yield key, end
-
-    # 3. The walk.
 
     def walk(self, start: int) -> LogWalk:
         """Walk the log from *start* on, for all queues and the index."""
-        self._start = start
         quiet_from = None
-        if self._is_clean and any(state.good_end >= 0 for state in self._states.values()):
+        if self._is_clean and any(state.good_end >= 0 for state in self._start.states.values()):
             quiet_from = max(queue.commit_log_end for queue in self._queues)
         walk = LogWalk(
             self._log_files.files,
             start,
             proven_end=self._proof.offset,
             quiet_from=quiet_from,
-            check_crc=self.check_crc,
+            check_crc=self._check_crc,
             is_stale=lambda record: self._is_stale(record, walk),
             witnesses=QueueWitnesses(self._queues, self._log_files),
         )
@@ -216,7 +145,7 @@ class _Recovery:
             is_known_hole=self._is_known_hole,
             reader=reader,
         )
-        repair.may_lack_first_files = self._may_lack_first_files
+        repair.may_lack_first_files = self._start.may_lack_first_files
         catch_up = None if self._index is None else IndexCatchUp(self._index, reader)
         place = repair.place
 
@@ -268,7 +197,7 @@ class _Recovery:
         claimed_ms = max(self._checkpoint.commit_log_ms, self._checkpoint.consume_queue_ms)
         return (
             not self._is_clean
-            and self._start > self._log_min
+            and walk.start > self._log_min
             and claimed_ms > self._last_store_time_ms
         )
 
@@ -280,7 +209,7 @@ class _Recovery:
         end = walk.end if tail is None else tail.start
         room_bytes = self._log_files.next_base_offset - end
         handed_out = self._rules.handed_out()
-        end += least_bytes_lost(self._queues, self._states.keys(), handed_out, room_bytes)
+        end += least_bytes_lost(self._queues, self._start.states.keys(), handed_out, room_bytes)
         if end <= walk.end:
             return False
         self._proof.offset = end
@@ -295,7 +224,7 @@ class _Recovery:
                 self._log_files.files,
                 start,
                 proven_end=walk.end,
-                check_crc=self.check_crc,
+                check_crc=self._check_crc,
                 witnesses=QueueWitnesses(self._queues, self._log_files),
             )
             repair = QueueRepair(
@@ -326,10 +255,11 @@ class _Recovery:
         for key, count in lost.items():
             self._filled[key] = self._filled.get(key, 0) + count
 
-    # 4. and 5. The end.
+    def finish(self, walk: LogWalk, *, is_sync: bool) -> RecoveryReport:
+        """Cut the bytes after the end, make everything durable, and report.
 
-    def finish(self, walk: LogWalk) -> RecoveryReport:
-        """Cut the bytes after the end, make everything durable, and report."""
+        The new inventory records *is_sync*.
+        """
         end = walk.end
         cut = cut_tail(self._layout, self._log_files, end)
         for queue in self._queues:
@@ -337,9 +267,9 @@ class _Recovery:
         if self._index is not None:
             self._index.discard_from(end)
         next_offsets = self._keep_ends(walk)
-        self._sync(end)
+        self._sync(walk)
         holes = sorted([*walk.holes, *self._known_holes(walk)])
-        self._note_inventory(end, holes, next_offsets)
+        self._note_inventory(end, holes, next_offsets, is_sync=is_sync)
         return RecoveryReport(
             log_end=end,
             scanned_from=walk.start,
@@ -364,12 +294,12 @@ class _Recovery:
     def _keep_ends(self, walk: LogWalk) -> dict[QueueKey, int]:
         """Make sure that no queue offset of a lost message is used again."""
         next_offsets = {}
-        ends, holes, end = dict(self._read_noted_ends()), walk.holes, walk.end
+        ends, holes, end = dict(self._start.read_noted_ends()), walk.holes, walk.end
         tail = None if self._is_clean else self._lost_tail(walk)
         noted_end = 0 if self._noted is None else self._noted.log_end
         if tail is not None and (missing := missing_bytes(tail, self._queues, noted_end)):
             handed_out = self._rules.handed_out()
-            ends |= ends_behind(missing, self._queues, self._states.keys(), ends, handed_out)
+            ends |= ends_behind(missing, self._queues, self._start.states.keys(), ends, handed_out)
             holes = [tail]
         repair = QueueRepair(self._queues, self._log_files, self._rules, end, holes)
         for (topic, queue_id), queue_end in ends.items():
@@ -387,13 +317,13 @@ class _Recovery:
         self._note(repair)
         return next_offsets
 
-    def _sync(self, end: int) -> None:
+    def _sync(self, walk: LogWalk) -> None:
         """Make what was found durable: after a kill it may only be in memory."""
         files = self._log_files
         if not self._is_clean and files.files:
-            files.flush_range(self._start, end)
+            files.flush_range(walk.start, walk.end)
             disk.sync_directory(files.directory)
-        files.flushed_offset = end
+        files.flushed_offset = walk.end
         for file in files.files:
             file.flushed_position = file.write_position
         for file in files.files[:-1]:
@@ -414,13 +344,13 @@ class _Recovery:
         ]
 
     def _note_inventory(
-        self, end: int, holes: list[Hole], next_offsets: dict[QueueKey, int]
+        self, end: int, holes: list[Hole], next_offsets: dict[QueueKey, int], *, is_sync: bool
     ) -> None:
         ranges = dict.fromkeys((hole.start, hole.end) for hole in holes)
         present = inventory.take(end, self._queues, self._index, ranges)
         present = present._replace(
             queue_ends={**next_offsets, **present.queue_ends},
-            is_sync=self.is_sync,
+            is_sync=is_sync,
             file_sizes=(
                 self._log_files.file_size_bytes,
                 *self._queues.file_sizes_bytes,

@@ -33,7 +33,9 @@ from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.log.log_scan import Record, read_record, record_at
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
-from rockhopper.broker.store.recovering.inventory import Inventory
+from rockhopper.broker.store.recovering.index_catch_up import index_start
+from rockhopper.broker.store.recovering.inventory import Inventory, QueueKey
+from rockhopper.broker.store.recovering.queue_repair import QueueRules
 from rockhopper.protocol.names import LMQ_PREFIX
 from rockhopper.protocol.store.queue_layout import BLANK_UNIT_SIZE_FIELD
 from rockhopper.protocol.store.record_head import MAGIC_V1, MAGIC_V2, head_struct
@@ -298,3 +300,83 @@ class ProvenEnd:
             end = index.end_commit_log_offset + _INDEXED_SIZE_BYTES
             if end < self._log_files.next_base_offset:
                 self.offset = end
+
+
+class RecoveryStart:
+    """What queues, index and inventory show before the log is read."""
+
+    def __init__(self, loaded: LoadedStore, rules: QueueRules) -> None:
+        self._loaded = loaded
+        self._rules = rules
+        self._log_min = loaded.log_files.min_offset
+        self._proven_from = self._log_min
+        self.states: dict[QueueKey, QueueState] = {}
+        self.may_lack_first_files: set[QueueKey] = set()
+        self.last_store_time_ms = 0
+
+    def look_at_queues(self, proof: ProvenEnd) -> None:
+        """Find the end of each queue, and compare its last units with the log.
+
+        That extends *proof*.
+        """
+        loaded = self._loaded
+        log_files, queues, noted = loaded.log_files, loaded.queues, loaded.noted
+        log_max = log_files.next_base_offset
+        trusted_below = log_max
+        proven = None
+        if not loaded.is_clean:
+            proven = proven_file(log_files, loaded.checkpoint)
+            trusted_below = proven.base_offset if proven is not None else 0
+        for queue in queues:
+            if may_lack_first_files(queue, self._log_min, noted, self._rules.has_gone):
+                self.may_lack_first_files.add((queue.topic, queue.queue_id))
+            queue.recover(log_max, 0 if queue.was_resized else trusted_below)
+            queue.correct_min_offset(self._log_min)
+            state = look_at_queue(queue, log_files, noted)
+            if queue.was_resized:
+                state = state._replace(is_suspect=True)
+            queue.close()
+            self.states[queue.topic, queue.queue_id] = state
+            self.last_store_time_ms = max(self.last_store_time_ms, state.store_time_ms)
+        proof.ask(queues, self.states.values(), loaded.index)
+        if proven is not None:
+            self._proven_from = proven_offset(proven, log_files, list(queues), loaded.checkpoint)
+
+    def choose(self, verify_bytes: int, adopt_bytes: int) -> int:
+        """Return the offset from which the log must be read: the start of a record or of a file.
+
+        A log up to *verify_bytes* is read whole; up to *adopt_bytes* if there is no inventory.
+        """
+        loaded, noted = self._loaded, self._loaded.noted
+        reached = max((state.good_end for state in self.states.values()), default=-1)
+        start = reached if loaded.is_clean else self._proven_from
+        log_bytes = max(reached, start) - self._log_min
+        if log_bytes <= verify_bytes or (noted is None and log_bytes <= adopt_bytes):
+            start = self._log_min
+        elif noted is None:
+            log.warning(
+                "the store has no inventory and is too large to read as a whole: queues that are "
+                "missing entirely stay missing",
+                log_bytes=log_bytes,
+            )
+        if self.may_lack_first_files:
+            start = self._log_min
+        for state in self.states.values():
+            if state.is_suspect:
+                start = min(start, state.good_end)
+        for (topic, queue_id), end in self.read_noted_ends():
+            queue = loaded.queues.get(topic, queue_id)
+            if queue is None or queue.max_offset < end:
+                state = self.states.get((topic, queue_id), QueueState())
+                start = min(start, state.good_end)
+        if loaded.index is not None:
+            start = min(start, index_start(loaded.index, loaded.log_files, noted))
+        return max(start, self._log_min)
+
+    def read_noted_ends(self) -> Iterator[tuple[QueueKey, int]]:
+        """Yield the saved ends of queues, except those of topics that were deleted since."""
+        noted = self._loaded.noted
+        if noted is not None:
+            for key, end in noted.queue_ends.items():
+                if not self._rules.is_deleted(key[0], noted.log_end - 1):
+                    yield key, end

@@ -1,6 +1,6 @@
-"""Up to where the log is known to have been on disk: what says so, and what is not believed."""
+"""Where recovery starts to read, and up to where the log is known to have been on disk."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -9,8 +9,15 @@ from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.recovering import inventory
 from rockhopper.broker.store.recovering.inventory import Inventory
-from rockhopper.broker.store.recovering.recovery_start import ProvenEnd, QueueState
+from rockhopper.broker.store.recovering.queue_repair import QueueRules
+from rockhopper.broker.store.recovering.recovery_start import (
+    LoadedStore,
+    ProvenEnd,
+    QueueState,
+    RecoveryStart,
+)
 from tests.support.store_directories import FILE_SIZE_BYTES, LogWriter, recover, written_store
 
 NOTHING = StoreCheckpoint()
@@ -96,3 +103,62 @@ def test_a_newest_file_that_nobody_speaks_of_is_not_made(
     newest.unlink()
     prove(NOTHING, ASYNC)
     assert not newest.exists()
+
+
+@pytest.fixture
+def find_start(log: LogWriter) -> Iterator[Callable[..., RecoveryStart]]:
+    """What a store that was stopped cleanly shows, with another inventory."""
+    layout = StoreLayout(log.root)
+    files = MappedFileQueue(layout.commit_log, FILE_SIZE_BYTES)
+    files.load()
+    queues = ConsumeQueueTable(layout, 200, 460)
+    queues.load()
+
+    def find_start(noted: Inventory | None, *, deleted: str = "") -> RecoveryStart:
+        loaded = LoadedStore(layout, files, queues, None, NOTHING, noted, is_clean=True)
+        rules = QueueRules(
+            lambda topic: False,
+            lambda topic, offset: topic == deleted,
+            lambda topic, properties, time_ms: 0,
+            lambda topic: topic == deleted,
+        )
+        start = RecoveryStart(loaded, rules)
+        start.look_at_queues(ProvenEnd(files, NOTHING, noted, is_clean=True, is_ours=True))
+        return start
+
+    yield find_start
+    queues.close()
+    files.close()
+
+
+def test_after_a_clean_stop_reading_starts_at_the_newest_message_in_a_queue(
+    log: LogWriter, find_start: Callable[..., RecoveryStart]
+) -> None:
+    noted = inventory.load(StoreLayout(log.root))
+    start = find_start(noted)
+    assert len(start.states) == 4
+    assert not any(state.is_suspect for state in start.states.values())
+    assert start.last_store_time_ms == log.time_ms - 1
+    assert start.choose(verify_bytes=0, adopt_bytes=0) == log.end
+
+
+def test_a_small_log_is_read_whole_and_a_larger_one_without_inventory(
+    log: LogWriter, find_start: Callable[..., RecoveryStart]
+) -> None:
+    noted = inventory.load(StoreLayout(log.root))
+    assert find_start(noted).choose(verify_bytes=log.end, adopt_bytes=0) == 0
+    assert find_start(noted).choose(verify_bytes=0, adopt_bytes=log.end) == log.end
+    assert find_start(None).choose(verify_bytes=0, adopt_bytes=log.end) == 0
+    assert find_start(None).choose(verify_bytes=0, adopt_bytes=0) == log.end
+
+
+def test_a_queue_that_the_inventory_knows_and_that_is_missing_needs_the_whole_log(
+    log: LogWriter, find_start: Callable[..., RecoveryStart]
+) -> None:
+    noted = inventory.load(StoreLayout(log.root))
+    assert noted is not None
+    longer = noted._replace(queue_ends={**noted.queue_ends, ("Lost", 0): 7})
+    assert find_start(longer).choose(verify_bytes=0, adopt_bytes=0) == 0
+    start = find_start(longer, deleted="Lost")
+    assert dict(start.read_noted_ends()) == noted.queue_ends
+    assert start.choose(verify_bytes=0, adopt_bytes=0) == log.end
