@@ -19,7 +19,7 @@ from rockhopper.broker.store.log.record_properties import TagsCodes
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovering import inventory, recovery
 from rockhopper.broker.store.recovering.queue_repair import QueueRules
-from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
+from rockhopper.broker.store.recovering.recovery import RecoveryReport
 from rockhopper.broker.store.recovering.recovery_start import LoadedStore
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import decode_message

@@ -62,8 +62,7 @@ from rockhopper.broker.store.recovering.opening_checks import (
     save_log_directory,
 )
 from rockhopper.broker.store.recovering.queue_repair import QueueRules
-from rockhopper.broker.store.recovering.recovery import recover
-from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
+from rockhopper.broker.store.recovering.recovery import RecoveryReport, recover
 from rockhopper.broker.store.recovering.recovery_start import LoadedStore
 from rockhopper.broker.store.retention import ReservedTime, RetentionService, RetentionSettings
 from rockhopper.protocol.store.queue_layout import IndexGeometry

@@ -15,7 +15,7 @@ from rockhopper.broker.store.files.lock_file import StoreLock
 from rockhopper.broker.store.recovering import inventory
 from rockhopper.broker.store.recovering.inventory import Inventory, QueueKey
 from rockhopper.broker.store.recovering.opening_checks import check_log_exists
-from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
+from rockhopper.broker.store.recovering.recovery import RecoveryReport
 from rockhopper.broker.tools.repair import recovered
 from rockhopper.broker.tools.repair.room import room
 from rockhopper.broker.tools.store_view import StoreView

@@ -16,7 +16,7 @@ from rockhopper.broker.store.files.disk import sync_directory
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.opening import Extent
 from rockhopper.broker.store.recovering.inventory import QueueKey
-from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
+from rockhopper.broker.store.recovering.recovery import RecoveryReport
 from rockhopper.broker.tools.progress import Bar
 from rockhopper.broker.tools.store_view import StoreView
 from rockhopper.protocol.store.queue_layout import IndexGeometry

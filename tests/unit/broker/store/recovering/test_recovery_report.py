@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.store.recovering.log_walk import CutTail, Hole
-from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
+from rockhopper.broker.store.recovering.recovery import RecoveryReport
 
 NOTHING = RecoveryReport(1000, 500, 7, 0, [], None, None, {}, {}, 3, {})
 
