@@ -196,11 +196,11 @@ class OpenLinks:
         for link in list(self.by_number.values()):
             link.close()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Accept no more connections, and close all; the machine is not notified."""
         self._is_closing = True
         if self._server:
-            self._server.close()
+            await self._server.stop()
         self.close_all()
 
     async def wait_closed(self) -> None:

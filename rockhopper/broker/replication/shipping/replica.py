@@ -208,7 +208,7 @@ class RunningReplica:
         With *is_store_closed*, this process withdraws its announcement, so that its successor on
         another machine need not wait. An engine that does not answer delays this by one second.
         """
-        self._links.close()
+        await self._links.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

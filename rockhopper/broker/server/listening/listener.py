@@ -39,6 +39,8 @@ log = structlog.get_logger("broker.listener")
 BACKLOG = 1024
 ACCEPTED_PER_TURN = 32
 ACCEPT_AGAIN_S = 1.0
+ACCEPTING_TURNS = 4
+"""After this many iterations of the loop, the protocol of an accepted connection knows it."""
 
 Factory = Callable[[Caller], asyncio.BaseProtocol]
 """Makes the protocol of a connection."""
@@ -134,6 +136,13 @@ class Listener:
         for each in sockets:
             if each.fileno() >= 0:
                 asyncio.get_running_loop().remove_reader(each.fileno())
+
+    async def stop(self) -> None:
+        """Close the port; the protocols of the connections accepted just before can close these."""
+        self.stop_accepting()
+        for _ in range(ACCEPTING_TURNS):
+            await asyncio.sleep(0)
+        self.close()
 
     def close(self) -> None:
         """Close the port and all arriving connections."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from rockhopper.broker.server.listening.caller import DIRECT, Caller
 from rockhopper.broker.server.listening.connections import OpenConnections
-from rockhopper.broker.server.listening.listener import OPEN, Gate, Listener
+from rockhopper.broker.server.listening.listener import ACCEPTING_TURNS, OPEN, Gate, Listener
 from rockhopper.broker.server.listening.unfinished import UNKNOWN_BYTES_MAX, Unfinished
 from rockhopper.broker.server.loop.fair_scheduler import FairScheduler
 from rockhopper.broker.server.remoting.connection import FrameHandler, RemotingConnection
@@ -23,9 +23,6 @@ UNREAD_BYTES_STEP = 16 << 20
 SWEEP_INTERVAL_S = 1.0
 SWEPT_PER_TURN = 200
 CLOSE_TIMEOUT_S = 1.0
-ACCEPTING_TURNS = 4
-"""After this many iterations of the loop, an accepted connection is known to its server, or closed.
-"""
 
 
 class _OpenPort:

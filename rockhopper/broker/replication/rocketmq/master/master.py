@@ -111,7 +111,7 @@ class ClassicMaster(StoreListener):
     async def close(self) -> None:
         """Send slaves the end of the log, for a second at most, and disconnect them."""
         if self._listener is not None:
-            self._listener.close()
+            await self._listener.stop()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_BYTES_TIMEOUT_S):
                 while not self.slaves.have(self._log.end_offset):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ from rockhopper.broker.replication.shipping.links import Links, SetFacts
 from rockhopper.broker.replication.shipping.membership import Membership
 from rockhopper.broker.replication.shipping.open_links import OpenLinks
 from tests.support.free_ports import free_port
+from tests.support.hang import HANG_S
 from tests.support.link_frames import Frames
 from tests.support.turns import until
 
@@ -67,7 +69,7 @@ async def listening(facts: SetFacts = FACTS) -> AsyncIterator[Owner]:
     await owner.links.listen()
     owner.links.attach(owner.machine)
     yield owner
-    owner.links.close()
+    await owner.links.close()
     await owner.links.wait_closed()
     assert owner.failures == []
 
@@ -155,7 +157,7 @@ async def test_a_master_is_greeted_and_served(owner: Owner) -> None:
         connecting = asyncio.create_task(follower.links.connect(ME.id))
         await until(lambda: following.link is not None)
         assert [type(each) for each in follower.performed] == [actions.Open, actions.SendMessage]
-        follower.links.close()
+        await follower.links.close()
         await connecting
         assert follower.ended == [(following.link, False)]
 
@@ -191,9 +193,23 @@ async def test_a_peer_that_does_not_greet_does_not_delay_the_end(owner: Owner) -
         return [name for name in names if "_accepted" in name]
 
     await until(lambda: len(greeting()) == 1)
-    owner.links.close()
+    await owner.links.close()
     await owner.links.wait_closed()
     assert greeting() == []
     with contextlib.suppress(ConnectionError):
         assert await reader.read() == b""
     writer.close()
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_connection_that_is_accepted_as_the_port_closes_is_closed(
+    owner: Owner, turns: int
+) -> None:
+    host, port = owner.links.address.split(":")
+    with socket.create_connection((host, int(port)), timeout=HANG_S) as peer:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await owner.links.close()
+        await owner.links.wait_closed()
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.to_thread(peer.recv, 1) == b""
