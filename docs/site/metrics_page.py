@@ -56,7 +56,7 @@ async def of_a_broker() -> list[Family]:
             broker.kernel,
             broker.features.values(),
             broker.metrics_page.stalls,
-            broker.connection_counts(),
+            broker.servers.connection_counts(),
             LagAges(),
             is_ready=True,
         )

@@ -18,12 +18,10 @@ import dataclasses
 import shutil
 import socket
 import tempfile
-import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -38,21 +36,15 @@ from rockhopper.broker.features.static_topics.feature import StaticTopicFeature
 from rockhopper.broker.features.transactions.feature import TransactionFeature
 from rockhopper.broker.gateways.console.console import Console
 from rockhopper.broker.hot.hot_pass import HotPass
-from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.kernel.members.guarding import (
-    accounts_of,
     guard_of,
     guard_with,
     tell_about_guard,
 )
 from rockhopper.broker.kernel.metrics.broker_metrics import MetricsPage
-from rockhopper.broker.kernel.metrics.tls_metrics import tls_families
 from rockhopper.broker.kernel.parts import BrokerCore
 from rockhopper.broker.name_server.advertisement import ALONE, Advertisement
-from rockhopper.broker.name_server.embedded import EmbeddedBroker
 from rockhopper.broker.name_server.followed_master import FollowError
-from rockhopper.broker.name_server.registration import Registrar
-from rockhopper.broker.name_server.service import NameService
 from rockhopper.broker.observing import log as logging
 from rockhopper.broker.observing.stats import SAMPLE_INTERVAL_MS, BrokerStats
 from rockhopper.broker.processor_table import build_table
@@ -74,20 +66,14 @@ from rockhopper.broker.replication.roles.store_period import OpenAs
 from rockhopper.broker.server.listening.outgoing import Outgoing
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
-from rockhopper.broker.server.remoting.gate import close_connections_of
 from rockhopper.broker.server.remoting.handover import Handover, MasterFinder
 from rockhopper.broker.server.remoting.health import HealthServer
 from rockhopper.broker.server.remoting.http import Page
-from rockhopper.broker.server.remoting.limits import compute_mapped_files_max, connection_shares
-from rockhopper.broker.server.remoting.ports import Ports
+from rockhopper.broker.server.remoting.limits import compute_mapped_files_max
 from rockhopper.broker.server.remoting.server import Server
-from rockhopper.broker.server.remoting.startup import (
-    StartError,
-    check_grpc_extra,
-    store_errors_explained,
-)
-from rockhopper.broker.settings.advertise import Advertiser, choose_fixed_host
-from rockhopper.broker.settings.broker_config import BrokerConfig, Role
+from rockhopper.broker.server.remoting.startup import StartError, store_errors_explained
+from rockhopper.broker.servers import Servers
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.config_file import apply_live, build_config, check_keys
 from rockhopper.broker.settings.live_settings import FlushDiskType
 from rockhopper.broker.settings.setting_fields import format_value
@@ -99,20 +85,13 @@ from rockhopper.broker.store.files.store_directories import check_single
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.store.safe_point import StoreListener
 from rockhopper.broker.users.guard import Guard
-from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol import compiled
-from rockhopper.protocol.addresses import host_bytes
 from rockhopper.tasks import end_tasks, run_in_background
-
-if TYPE_CHECKING:
-    from rockhopper.broker.gateways.grpc.gateway import GrpcGateway
 
 log = structlog.get_logger("broker")
 
-ANNOUNCE_TIMEOUT_S = 3.0
 LAST_FLUSH_TIMEOUT_S = 5.0
 SUBSCRIPTIONS_SAVE_INTERVAL_MS = 1000
-VIP_PORTS_BELOW = 2
 # Half a second: a store whose files were removed must stop acknowledging within one second.
 WATCH_INTERVAL_MS = 500
 
@@ -150,7 +129,6 @@ class Broker(BrokerCore, StoreListener):
     """
 
     access: Guard
-    server: Server
     feature_list = FEATURES
 
     def __init__(self, config: BrokerConfig, http_socket: socket.socket | None = None) -> None:
@@ -162,21 +140,13 @@ class Broker(BrokerCore, StoreListener):
         self.stats = BrokerStats(now_ms=self.clock.steady_ms)
         self.metrics_page = MetricsPage()
         self.access = guard_of(config)
-        self.access.authenticator.on_change.append(self._end_user)
         self.access.on_change.append(self.advertisement_changed)
-        self.name_service: NameService | None = None
-        self.grpc: GrpcGateway | None = None
-        """None unless the broker serves RocketMQ 5 clients."""
+        self.servers = Servers(self, self.advertisement, http_socket)
+        self.access.authenticator.on_change.append(self.servers.end_user)
         self.failed = asyncio.Event()
         """Set when the store has failed: stop the process, with an exit code for failure."""
-        self._ports = Ports(config.bind_address)
-        if http_socket is not None:
-            self._ports.adopt("httpPort", http_socket)
-        self._registration: Registrar | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._undo = contextlib.AsyncExitStack()
-        self._instance = uuid.uuid4().hex
-        self._advertiser = Advertiser((), broker_ip1="", port=0, route_table="")
         self._is_ready = False
         self._settings_at_start: BrokerConfig | None = None
         """The settings to which ``purge`` returns; None unless the broker is temporary."""
@@ -187,10 +157,6 @@ class Broker(BrokerCore, StoreListener):
         self._passing_on = PassingOn(
             Outgoing(config.tls), config.auth.inner, config.replication.splice_ms
         )
-        self.master: ClassicMaster | None = None
-        """None unless RocketMQ's slaves may follow this broker."""
-        self._shares = 0, 0
-        self._store_host = b""
         self.takeover = Takeover(self)
 
     @classmethod
@@ -223,22 +189,22 @@ class Broker(BrokerCore, StoreListener):
     @property
     def address(self) -> str:
         """host:port of the broker, as this machine reaches it."""
-        return self._ports.address("listenPort")
+        return self.servers.ports.address("listenPort")
 
     @property
     def nameserver(self) -> str:
         """host:port of the name server, as this machine reaches it."""
-        return self._ports.address("namesrvPort") or ";".join(self.config.namesrv_addr)
+        return self.servers.ports.address("namesrvPort") or ";".join(self.config.namesrv_addr)
 
     @property
     def grpc_address(self) -> str:
         """host:port for gRPC clients; empty if grpcPort is -1."""
-        return self._ports.address("grpcPort")
+        return self.servers.ports.address("grpcPort")
 
     @property
     def http_address(self) -> str:
         """host:port of /healthz, /readyz, /metrics and the console; empty if httpPort is -1."""
-        return self._ports.address("httpPort")
+        return self.servers.ports.address("httpPort")
 
     def facts(self) -> dict[str, str]:
         """The fields of the first log lines."""
@@ -246,7 +212,7 @@ class Broker(BrokerCore, StoreListener):
             "broker": self.address,
             "nameserver": self.nameserver or "none",
             "http": self.http_address or "none",
-            **self._ports.listening(),
+            **self.servers.ports.listening(),
             **({"grpc": self.grpc_address} if self.grpc_address else {}),
             "store": str(self.config.store.root),
             "compiled": compiled.extent(),
@@ -265,15 +231,7 @@ class Broker(BrokerCore, StoreListener):
             StartError: a port or the store is not available.
         """
         config = self.config
-        self._ports.bind("httpPort", config.http_port)
-        if config.role is Role.ALL:
-            self._ports.bind("namesrvPort", config.namesrv_port)
-        self._ports.bind("listenPort", config.listen_port)
-        if config.grpc_port >= 0:
-            check_grpc_extra()
-            self._ports.bind("grpcPort", config.grpc_port)
-        if config.replication.serves_slaves:
-            self._ports.bind("haListenPort", config.replication.ha_port(config.listen_port))
+        self.servers.bind()
         if self._settings_at_start is None:
             layout = StoreLayout.from_config(config.store)
             with store_errors_explained(config.store.root):
@@ -294,41 +252,31 @@ class Broker(BrokerCore, StoreListener):
             raise
 
     async def _start(self) -> None:
-        self._undo.callback(self._ports.close)
+        self._undo.callback(self.servers.ports.close)
         self.prepare()
         tell_about_guard(self.config)
         if self._settings_at_start is not None:
             self._use_temporary_directory()
         config = self.config
-        host = choose_fixed_host(config.bind_address, config.broker_ip1)
-        self._undo.callback(self._ports.close_gate)
-        self._ports.open_gate(config.tls, StoreLayout.from_config(config.store), [host])
-        store_host = self._store_host = host_bytes(host, self._ports.number("listenPort"))
-        broker_share, name_share = self._shares = connection_shares(
-            with_store=True,
-            with_name_service=config.role is Role.ALL,
-            ports=1 if config.grpc_port < 0 else 2,
-        )
-        if await self._follow(store_host, broker_share):
+        self._undo.callback(self.servers.ports.close_gate)
+        self.servers.open_gate()
+        if await self._follow():
             return
         if config.replication.is_replica:
-            await self._join_set(host)
+            await self._join_set()
             return
         with store_errors_explained(config.store.root):
             see_alone(config)
             self.load_tables()
-            if config.role is Role.ALL:
-                self.name_service = self._make_name_service(name_share)
-            self.open_store(store_host, mapped_files_max=compute_mapped_files_max())
-        self._build(store_host)
+            self.servers.load_name_service()
+            self.open_store(self.servers.store_host, mapped_files_max=compute_mapped_files_max())
+        self._build()
         if config.replication.serves_slaves:
-            self.master = ClassicMaster(self.store, config)
-        self._make_server(store_host, broker_share)
+            self.servers.master = ClassicMaster(self.store, config)
+        self._make_server()
         await self.store.start()
         self._undo.push_async_callback(self.store.close)
-        if self.master is not None:
-            self.master.open()
-            self._undo.push_async_callback(self._let_slaves_go)
+        self.servers.open_master(self._undo)
         self._undo.push_async_callback(self.parts.close)
         with store_errors_explained(config.store.root):
             await self.parts.open()
@@ -340,23 +288,15 @@ class Broker(BrokerCore, StoreListener):
         super().load_tables()
         guard_with(self.access, self.tables.users, self.tables.acls, self.config)
 
-    def _end_user(self, name: str) -> None:
-        servers = [self.server] if hasattr(self, "server") else []
-        if self.name_service is not None:
-            servers.append(self.name_service.server)
-        close_connections_of(name, servers)
-        if self.grpc is not None:
-            self.grpc.end_user(name)
-
-    def _build(self, store_host: bytes) -> None:
+    def _build(self) -> None:
         self.build(
-            store_host,
-            name_service=self.name_service,
+            self.servers.store_host,
+            name_service=self.servers.name_service,
             call_later=asyncio.get_running_loop().call_later,
         )
         self.access.retry_owners = self.kernel.retry_owners
 
-    async def _follow(self, store_host: bytes, connections_max: int) -> bool:
+    async def _follow(self) -> bool:
         """Follow if configured; return False if the store is this broker's own, or becomes it here.
 
         Raises:
@@ -371,7 +311,7 @@ class Broker(BrokerCore, StoreListener):
             with store_errors_explained(self.config.store.root):
                 if following.follow_master or not following.force_takeover:
                     self.follower = follower
-                    await follower.open(store_host, compute_mapped_files_max())
+                    await follower.open(self.servers.store_host, compute_mapped_files_max())
                 if not following.follow_master:
                     await follower.take_over(force=following.force_takeover)
         except FollowError as error:
@@ -379,33 +319,41 @@ class Broker(BrokerCore, StoreListener):
                 raise StartError(str(error)) from error
             raise StartError(f"this store follows another broker. {error}; {FORCE_HINT}") from error
         if following.follow_master:
-            await self._serve_as_slave(follower, connections_max)
+            await self._serve_as_slave(follower)
             return True
         self.follower = None
         return False
 
-    async def _serve_as_slave(self, follower: SlaveFollower, connections_max: int) -> None:
-        self.server = slave_server(follower, self.takeover, self.access, connections_max)
+    async def _serve_as_slave(self, follower: SlaveFollower) -> None:
+        servers = self.servers
+        servers.remoting = slave_server(
+            follower, self.takeover, self.access, servers.connections_max
+        )
         self.store.listeners.add(self)
-        self._undo.push_async_callback(self.server.close)
+        self._undo.push_async_callback(servers.remoting.close)
         self._every(WATCH_INTERVAL_MS, self.store.look_after_files)
         await self._open_health_port()
-        await self._ports.listen("listenPort", self.server.start_on)
+        await servers.listen()
         self._is_ready = True
 
-    async def _join_set(self, host: str) -> None:
+    async def _join_set(self) -> None:
         """Start as a replica of a set; from now on ``member`` decides which ports are open.
 
         Raises:
             StartError: its settings, its store or its ports cannot be used.
         """
-        config, port = self.config, self._ports.number("listenPort")
-        self._advertiser = Advertiser(config.advertise, broker_ip1=config.broker_ip1, port=port)
-        address = self._advertiser.address_for("0.0.0.0", host)
-        open_as = OpenAs(self._store_host, compute_mapped_files_max())
+        config, servers = self.config, self.servers
+        servers.advertise()
+        open_as = OpenAs(servers.store_host, compute_mapped_files_max())
         try:
             self.member = member_of(self, self, open_as)
-            membership = membership_of(config, port, address, host, self._ports.gate)
+            membership = membership_of(
+                config,
+                servers.ports.number("listenPort"),
+                servers.own_address,
+                servers.host,
+                servers.ports.gate,
+            )
         except JoinError as error:
             raise StartError(str(error)) from error
         self._undo.push_async_callback(self._leave_set)
@@ -425,25 +373,22 @@ class Broker(BrokerCore, StoreListener):
         """Return the facts about this broker that name servers publish."""
         if self.member is not None:
             return self.member.advertisement()
-        ha_port = self._ports.number("haListenPort")
+        ha_port = self.servers.ports.number("haListenPort")
         return Advertisement(slaves_port=ha_port) if ha_port else ALONE
 
     # What a replica opens for its clients, from role to role: see ClientPorts.
 
     def load_names(self) -> None:
         """See ClientPorts."""
-        if self.config.role is Role.ALL:
-            self.name_service = self._make_name_service(self._shares[1])
+        self.servers.load_name_service()
 
     async def open_names(self, undo: contextlib.AsyncExitStack) -> None:
         """See ClientPorts."""
-        if self.name_service is not None:
-            self._ports.take_again("namesrvPort")
-            undo.push_async_callback(self.name_service.close)
-            await self._ports.listen("namesrvPort", self.name_service.start_on)
-        registration = self._registration = self._make_registration()
-        undo.push_async_callback(registration.stop)
-        registration.start()
+        self.servers.ports.take_again("namesrvPort")
+        await self.servers.open_name_service(undo)
+        registrar = self.servers.make_registrar()
+        undo.push_async_callback(registrar.stop)
+        registrar.start()
 
     async def refuse(self, undo: contextlib.AsyncExitStack) -> None:
         """See ClientPorts."""
@@ -451,31 +396,29 @@ class Broker(BrokerCore, StoreListener):
         reads = FollowerReads(self) if self.config.live.slave_read else None
         if reads is not None:
             undo.callback(reads.stop)
-        processors = ReplicaProcessors(self.member, self.store, reads)
-        self.server = following_server(processors, self.access, self._shares[0])
-        self._passing_on.begin_to_refuse(self.server, self._replica_codes())
+        processors, servers = ReplicaProcessors(self.member, self.store, reads), self.servers
+        servers.remoting = following_server(processors, self.access, servers.connections_max)
+        self._passing_on.begin_to_refuse(servers.remoting, self._replica_codes())
         self.store.listeners.add(self)
         undo.callback(self._cancel_timers)
         self._every(WATCH_INTERVAL_MS, self.store.look_after_files)
         undo.push_async_callback(self._close_server)
-        self._passing_on.let_in_by(self.server)
-        if not self.server.listens_on(self._ports.number("listenPort")):
-            self._ports.take_again("listenPort")
-            await self._ports.listen("listenPort", self.server.start_on)
+        self._passing_on.let_in_by(servers.remoting)
+        await servers.listen_again()
 
     async def _close_server(self) -> None:
-        await self.server.close()
+        await self.servers.remoting.close()
 
     async def build_parts(self) -> None:
         """See ClientPorts."""
-        self._passing_on.recall(self.server)
-        await self.server.close()
+        self._passing_on.recall(self.servers.remoting)
+        await self.servers.remoting.close()
         self._cancel_timers()
-        self._build(self._store_host)
+        self._build()
 
     async def serve(self, undo: contextlib.AsyncExitStack, begin: Callable[[], None]) -> None:
         """See ClientPorts."""
-        self._make_server(self._store_host, self._shares[0])
+        self._make_server()
         undo.push_async_callback(self.parts.close)
         await self.parts.open()
         begin()
@@ -483,7 +426,7 @@ class Broker(BrokerCore, StoreListener):
 
     def hold_clients(self) -> Handover:
         """See ClientPorts."""
-        return self._passing_on.hold(self.server)
+        return self._passing_on.hold(self.servers.remoting)
 
     async def pass_on(self, handed_off: Handover, finder: MasterFinder) -> None:
         """See ClientPorts."""
@@ -496,17 +439,11 @@ class Broker(BrokerCore, StoreListener):
 
     def advertisement_changed(self) -> None:
         """See ClientPorts."""
-        if self._registration is not None:
-            self._registration.announce_soon()
+        self.servers.announce_soon()
 
     def cannot_go_on(self) -> None:
         """See ClientPorts."""
         self.failed.set()
-
-    async def _let_slaves_go(self) -> None:
-        master, self.master = self.master, None
-        if master is not None:
-            await master.close()
 
     async def _stop_following(self) -> None:
         follower, self.follower = self.follower, None
@@ -519,18 +456,18 @@ class Broker(BrokerCore, StoreListener):
         store = dataclasses.replace(self.config.store, root=root)
         self.config = dataclasses.replace(self.config, store=store)
 
-    def _make_server(self, store_host: bytes, connections_max: int) -> None:
-        table = build_table(self)
-        if self.master is not None:
-            ha_port = self._ports.number("haListenPort")
-            classic = ClassicProcessors(self.master, self.store, self._address_for, ha_port)
+    def _make_server(self) -> None:
+        table, servers = build_table(self), self.servers
+        if servers.master is not None:
+            ha_port = servers.ports.number("haListenPort")
+            classic = ClassicProcessors(servers.master, self.store, servers.address_for, ha_port)
             table |= classic.rows(table)
         if self.member is not None:
             table = ReplicaProcessors(self.member, self.store).leading_rows(table)
         dispatcher = Dispatcher(table, self.access, self.kernel.request_times, self._lease_gate)
         hot_pass = HotPass(self.kernel, self.features.values(), dispatcher)
-        self.server = Server(
-            "broker", hot_pass, connections_max=connections_max, access=self.access
+        servers.remoting = Server(
+            "broker", hot_pass, connections_max=servers.connections_max, access=self.access
         )
         self.store.listeners.add(self)
 
@@ -538,54 +475,14 @@ class Broker(BrokerCore, StoreListener):
     def _lease_gate(self) -> LeaseGate | None:
         return None if self.member is None else self.member.gate
 
-    def _make_name_service(self, connections_max: int) -> NameService:
-        config = self.config
-        service = NameService(
-            config,
-            access=self.access,
-            connections_max=connections_max,
-            now_ms=self.clock.steady_ms,
-            local=EmbeddedBroker(
-                config.cluster_name,
-                config.broker_name,
-                self._instance,
-                topics=self.tables.topics,
-                permission=lambda: self.config.live.broker_permission,
-                address_for=self._address_for,
-                may_have_group=self._may_have_group,
-                advertisement=self.advertisement,
-            ),
-        )
-        service.load()
-        self.tables.include_names(service.values)
-        return service
-
     async def _open_ports(self) -> None:
         """Open the ports, in the order health, name server, broker."""
-        config, port = self.config, self._ports.number("listenPort")
-        self._advertiser = Advertiser(config.advertise, broker_ip1=config.broker_ip1, port=port)
+        self.servers.advertise()
         await self._open_health_port()
-        if self.name_service is not None:
-            self._undo.push_async_callback(self.name_service.close)
-            await self._ports.listen("namesrvPort", self.name_service.start_on)
-        registration = self._registration = self._make_registration()
+        await self.servers.open_name_service(self._undo)
+        registrar = self.servers.make_registrar()
         await self._open_broker_port(self._undo)
-        registration.start()
-
-    def _make_registration(self) -> Registrar:
-        port, replication = self._ports.number("listenPort"), self.config.replication
-        return Registrar(
-            self.config,
-            self.tables.topics,
-            self._advertiser,
-            instance=self._instance,
-            ha_port=self._ports.number("haListenPort") or replication.ha_port(port),
-            advertisement=self.advertisement,
-            accounts=self._accounts if self.config.auth.authentication_enabled else None,
-        )
-
-    def _accounts(self) -> bytes:
-        return accounts_of(self.tables.users, self.tables.acls)
+        registrar.start()
 
     async def _open_broker_port(self, undo: contextlib.AsyncExitStack) -> None:
         """Start the parts and admit clients, until *undo*."""
@@ -601,44 +498,15 @@ class Broker(BrokerCore, StoreListener):
         self._every(config.offsets_flush_interval_ms, self.tables.offsets.save_soon)
         self._every(SUBSCRIPTIONS_SAVE_INTERVAL_MS, self.tables.subscriptions.save_soon)
         if config.grpc_port >= 0:
-            undo.push_async_callback(self._close_grpc)
+            undo.push_async_callback(self.servers.close_grpc)
         undo.push_async_callback(self._stop_serving)
-        if not self._passing_on.come_home(self.server):
-            await self._ports.listen("listenPort", self.server.start_on)
-        if config.grpc_port >= 0:
-            await self._open_grpc()
-        wants_vips = config.vip_channel_enabled or self.master is not None
-        if wants_vips and config.listen_port > VIP_PORTS_BELOW:
-            await self._listen_for_vips(config.listen_port - VIP_PORTS_BELOW)
-        if self.master is not None:
-            await self._ports.listen("haListenPort", self.master.start_on)
-
-    async def _open_grpc(self) -> None:
-        # gRPC's modules are imported only if its port is enabled.
-        from rockhopper.broker.gateways.grpc.opening import open_gateway
-
-        self._ports.take_again("grpcPort")
-        port = self._ports.number("grpcPort")
-        self.grpc = open_gateway(
-            self.kernel,
-            self.features,
-            self.access,
-            self._advertiser,
-            port,
-            self._shares[0],
-            self._lease_gate,
-        )
-        await self._ports.listen("grpcPort", self.grpc.start_on)
-
-    async def _close_grpc(self) -> None:
-        grpc, self.grpc = self.grpc, None
-        if grpc is not None:
-            await grpc.close()
+        if not self._passing_on.come_home(self.servers.remoting):
+            await self.servers.listen()
+        await self.servers.open_other_ports(self._lease_gate)
 
     async def _open_health_port(self) -> None:
-        console = Console(
-            self.config, self.access, lambda: self.nameserver, self._ports.certificate
-        )
+        ports = self.servers.ports
+        console = Console(self.config, self.access, lambda: self.nameserver, ports.certificate)
         self._undo.push_async_callback(console.close)
         health = HealthServer(
             self.why_not_healthy,
@@ -649,23 +517,7 @@ class Broker(BrokerCore, StoreListener):
             console.knows_name,
         )
         self._undo.push_async_callback(health.close)
-        await self._ports.listen("httpPort", health.start_on)
-
-    async def _listen_for_vips(self, port: int) -> None:
-        if self.server.listens_on(port):
-            return
-        try:
-            self._ports.take_again("vipChannelEnabled")
-            self._ports.bind("vipChannelEnabled", port)
-            await self._ports.listen("vipChannelEnabled", self.server.start_on)
-        except StartError as error:
-            log.warning(
-                "Java clients before 4.5.1 cannot send, and RocketMQ's slaves get no topics, "
-                "because the port two below listenPort cannot be opened: free it, or set "
-                "vipChannelEnabled=false",
-                port=port,
-                reason=str(error.__cause__),
-            )
+        await ports.listen("httpPort", health.start_on)
 
     async def stop(self) -> None:
         """Answer waiting requests, save everything and close; a second call does nothing.
@@ -699,20 +551,15 @@ class Broker(BrokerCore, StoreListener):
         await self._passing_on.drain(self.config.replication.drain_ms / 1000)
 
     async def _stop_serving(self) -> None:
-        self.server.stop_listening()
-        if self.name_service is not None:
-            self.name_service.server.stop_listening()
-        if self.grpc is not None:
-            self.grpc.stop_listening()
+        self.servers.stop_listening()
         self.parts.stop()
-        if self._registration is not None:
-            await self._registration.stop()
+        await self.servers.unregister()
         if self.store.failure is None and self.member is None:
             # Sends that wait for the disk get their answers before their connections go.
             with contextlib.suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(LAST_FLUSH_TIMEOUT_S):
                     await self.store.safe_point.wait(self.store.log.written_offset)
-        await self.server.close()
+        await self.servers.remoting.close()
 
     def _cancel_timers(self) -> None:
         for timer in self._timers:
@@ -745,20 +592,9 @@ class Broker(BrokerCore, StoreListener):
             self.tables.stop_saving()
         self.failed.set()
 
-    def _may_have_group(self, group: str) -> bool:
-        return group in self.tables.groups or self.config.live.auto_create_subscription_group
-
-    def _address_for(self, connection: Peer) -> str:
-        return self._advertiser.address_for(
-            connection.addresses.peer_host, connection.addresses.local_host
-        )
-
     async def announce(self) -> None:
         """Return when other name servers have the current topics, or are unreachable."""
-        if self._registration is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(ANNOUNCE_TIMEOUT_S):
-                    await self._registration.wait_until_announced()
+        await self.servers.announce()
 
     def change_config(self, config: BrokerConfig) -> None:
         """Apply the settings of *config* that may change at runtime."""
@@ -789,9 +625,9 @@ class Broker(BrokerCore, StoreListener):
         if not self._is_ready:
             raise RuntimeError("this broker is not running: start it before purge()")
         self.change_config(self._settings_at_start)
-        if self.name_service is not None:
-            self.name_service.values.clear()
-            self.name_service.routes.set_write_wiped(self.config.broker_name, wiped=False)
+        if (names := self.servers.name_service) is not None:
+            names.values.clear()
+            names.routes.set_write_wiped(self.config.broker_name, wiped=False)
         self.parts.purge()
 
     def why_not_healthy(self) -> str | None:
@@ -821,33 +657,16 @@ class Broker(BrokerCore, StoreListener):
             return Page(self.follower.metrics())
         is_ready = self.why_not_ready() is None
         of_set = () if self.member is None else tuple(self.member.metrics())
-        others = chain(of_set, self._tls_families())
+        others = chain(of_set, self.servers.tls_families())
         if self.member is not None and not self.member.is_serving:
             return await self.metrics_page.render_following(self.config, others, is_ready=is_ready)
         return await self.metrics_page.render_serving(
             self.kernel,
             self.features.values(),
-            self.connection_counts(),
+            self.servers.connection_counts(),
             others,
             is_ready=is_ready,
         )
-
-    def _tls_families(self) -> Iterator[Family]:
-        counts = {self.server.name: self.server.tls_count} if hasattr(self, "server") else {}
-        if self.name_service is not None:
-            counts[self.name_service.server.name] = self.name_service.server.tls_count
-        if self.grpc is not None:
-            counts[self.grpc.server.name] = self.grpc.server.tls_count
-        return tls_families(self._ports.gate, counts)
-
-    def connection_counts(self) -> dict[str, int]:
-        """Open connections by port."""
-        counts = {"broker": len(self.server.connections)}
-        if self.name_service is not None:
-            counts["nameserver"] = len(self.name_service.server.connections)
-        if self.grpc is not None:
-            counts["grpc"] = len(self.grpc.server.connections)
-        return counts
 
 
 def _known_to_the_hot_path(config: BrokerConfig) -> tuple[int, int, int, bool, bool]:

@@ -67,8 +67,8 @@ async def test_tls_is_there_without_any_setting(broker: Broker) -> None:
     async with grpc.aio.secure_channel(broker.grpc_address, trusted) as channel:
         reply = await ask(channel, "QueryRoute", request("QueryRoute", topic="gone"))
         assert reply.status.code == Code.TOPIC_NOT_FOUND
-        assert broker.grpc is not None
-        assert broker.grpc.server.tls_count == 1
+        assert broker.servers.grpc is not None
+        assert broker.servers.grpc.server.tls_count == 1
 
 
 async def test_the_daemon_says_where_it_listens(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ async def test_it_closes_its_connection_and_nothing_else(unharmed: Unharmed, dat
         assert line["log_level"] == "warning"
         assert "\n" not in line["reason"]
     await unharmed.check()
-    assert unharmed.broker.server.connections  # the neighbour's
+    assert unharmed.broker.servers.remoting.connections  # the neighbour's
 
 
 @pytest.mark.parametrize("name", ["F3 total length 0xFFFFFFFF", "J1 no JSON", "J9 invalid UTF-8"])
@@ -265,5 +265,5 @@ async def test_a_connection_that_sends_nothing_more_leaves_nothing(unharmed: Unh
             peer.send(json.dumps({"code": 34}).encode())
             peer.finish()
             await peer.until_closed()
-    assert len(unharmed.broker.server.connections) == 1
+    assert len(unharmed.broker.servers.remoting.connections) == 1
     await unharmed.check()

@@ -35,8 +35,8 @@ def newest(archive: Path) -> Any:
 
 def forget(broker: PipelineBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the name server be one that was restarted, or Apache's."""
-    assert broker.broker.name_service is not None
-    monkeypatch.setattr(broker.broker.name_service.routes, "_departed", {})
+    assert broker.broker.servers.name_service is not None
+    monkeypatch.setattr(broker.broker.servers.name_service.routes, "_departed", {})
 
 
 def test_an_archive_says_who_was_away(broker: PipelineBroker, tmp_path: Path) -> None:

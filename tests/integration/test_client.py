@@ -258,7 +258,7 @@ async def test_a_body_over_the_broker_s_limit_is_refused_by_the_broker(broker: B
 
 async def test_a_stopped_broker_is_named_and_a_new_one_is_found_again() -> None:
     async with Broker.temporary() as broker:
-        port = broker.server.port
+        port = broker.servers.remoting.port
         nameserver_port = int(broker.nameserver.rpartition(":")[2])
         producer = Producer(broker.nameserver)
         await producer.start()

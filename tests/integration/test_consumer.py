@@ -291,7 +291,7 @@ async def test_a_broker_that_restarts_is_waited_for(
     loop = asyncio.get_running_loop()
     async with broker_on(tmp_path, {}) as broker:
         ports = {
-            "listenPort": str(broker.server.port),
+            "listenPort": str(broker.servers.remoting.port),
             "namesrvPort": broker.nameserver.rpartition(":")[2],
         }
         async with Producer(broker.nameserver) as producer:

@@ -268,7 +268,7 @@ async def test_a_restart_of_the_broker_moves_no_queue_and_repeats_nothing(
 
     async with broker_on({}) as broker:
         ports = {
-            "listenPort": str(broker.server.port),
+            "listenPort": str(broker.servers.remoting.port),
             "namesrvPort": broker.nameserver.rpartition(":")[2],
         }
         async with Admin(broker.nameserver) as admin:
@@ -302,7 +302,7 @@ async def test_a_broker_that_leaves_the_route_and_comes_back_is_read_where_it_wa
         second = Broker(build_config(TEMPORARY_SETTINGS | settings))
         async with second, Admin(first.nameserver) as admin:
             await second.announce()
-            port = str(second.server.port)
+            port = str(second.servers.remoting.port)
             await admin.create_topic("orders", queues=2)
             group = Group(first, "orders")
             members = [await group.join(), await group.join()]

@@ -75,8 +75,8 @@ def held_bytes(holders: Iterable[UnfinishedConnection]) -> int:
 
 async def test_unfinished_calls_hold_one_budget_of_all_grpc_clients() -> None:
     async with Broker.temporary(SETTINGS | {"grpcPort": "0"}) as broker:
-        assert broker.grpc is not None
-        server = broker.grpc.server
+        assert broker.servers.grpc is not None
+        server = broker.servers.grpc.server
         with capture_logs() as logs:
             writers = await begin_all(broker.grpc_address, grpc_half(names_a_user=True))
             await until(lambda: closed_count(logs) >= PEERS - LEFT)
@@ -87,13 +87,13 @@ async def test_unfinished_calls_hold_one_budget_of_all_grpc_clients() -> None:
 
 async def test_a_large_call_is_for_who_names_a_user() -> None:
     async with Broker.temporary(SETTINGS | {"grpcPort": "0"}) as broker:
-        assert broker.grpc is not None
+        assert broker.servers.grpc is not None
         host, port = split_address(broker.grpc_address)
         reader, writer = await asyncio.open_connection(host, port)
         writer.write(grpc_half(names_a_user=False))
         async with asyncio.timeout(HANG_S):
             await reader.readuntil(b"unauthenticated request of more")
-        assert held_bytes(broker.grpc.server.connections) == 0
+        assert held_bytes(broker.servers.grpc.server.connections) == 0
         writer.close()
 
 

@@ -61,7 +61,7 @@ def reasons(unharmed: Unharmed, peer: RawPeer) -> list[str]:
 async def test_a_connection_without_a_request_is_closed_after_ten_seconds(
     unharmed: Unharmed,
 ) -> None:
-    at = unharmed.broker.server
+    at = unharmed.broker.servers.remoting
     async with RawPeer(unharmed.broker.address) as peer:
         await connection_of(at, peer)
         sweep(at, FIRST_FRAME_TIMEOUT_S - 1)
@@ -79,7 +79,7 @@ async def test_t3_a_thousand_idle_connections_cost_little_and_are_closed(
     if hard != resource.RLIM_INFINITY and hard < 3000:
         pytest.skip("this machine does not allow 3,000 open files")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 3000), hard))
-    at = unharmed.broker.server
+    at = unharmed.broker.servers.remoting
     at.connections_max = max(at.connections_max, 1100)
     writers = []
     try:
@@ -120,7 +120,7 @@ async def test_sweeping_many_leaves_the_loop_to_others_in_between(
 
 
 async def test_t4_one_byte_every_five_seconds_is_closed_after_thirty(unharmed: Unharmed) -> None:
-    at = unharmed.broker.server
+    at = unharmed.broker.servers.remoting
     async with RawPeer(unharmed.broker.address) as peer:
         peer.send(SEND)
         await peer.answer()
@@ -137,7 +137,7 @@ async def test_t4_one_byte_every_five_seconds_is_closed_after_thirty(unharmed: U
 
 
 async def test_a_frame_that_ends_in_time_starts_the_clock_anew(unharmed: Unharmed) -> None:
-    at = unharmed.broker.server
+    at = unharmed.broker.servers.remoting
     async with RawPeer(unharmed.broker.address) as peer:
         connection = await connection_of(at, peer)
         peer.send(SEND + SEND[:10])
@@ -153,7 +153,7 @@ async def test_a_frame_that_ends_in_time_starts_the_clock_anew(unharmed: Unharme
 
 
 async def test_an_idle_connection_is_closed_after_two_minutes(unharmed: Unharmed) -> None:
-    at = unharmed.broker.server
+    at = unharmed.broker.servers.remoting
     async with RawPeer(unharmed.broker.address) as peer:
         peer.send(SEND)
         await peer.answer()
@@ -186,7 +186,7 @@ async def test_t5_a_client_that_pulls_and_never_reads_is_not_read_from(
     unharmed: Unharmed, code: int
 ) -> None:
     await fill(unharmed, "orders")
-    at = unharmed.broker.server
+    at = unharmed.broker.servers.remoting
     async with RawPeer(unharmed.broker.address, receive_buffer_bytes=4096) as peer:
         connection = await connection_of(at, peer)
         pull = request(code, pull_fields("orders", 0))
@@ -208,7 +208,7 @@ async def test_t5_a_client_that_pulls_and_never_reads_is_not_read_from(
 
 async def test_a_client_that_reads_late_gets_every_answer(unharmed: Unharmed) -> None:
     await fill(unharmed, "orders")
-    at = unharmed.broker.server
+    at = unharmed.broker.servers.remoting
     async with RawPeer(unharmed.broker.address, receive_buffer_bytes=65_536) as peer:
         connection = await connection_of(at, peer)
         peer.send(
@@ -265,10 +265,10 @@ async def test_a_client_that_reads_slowly_is_not_taken_for_one_that_does_not() -
 
 
 async def test_routes_that_nobody_reads_stay_bounded_too(unharmed: Unharmed) -> None:
-    assert unharmed.broker.name_service is not None
+    assert unharmed.broker.servers.name_service is not None
     for number in range(2000):
         unharmed.broker.tables.topics._create(f"topic-{number:04}-" + "x" * 50, 1)
-    at = unharmed.broker.name_service.server
+    at = unharmed.broker.servers.name_service.server
     async with RawPeer(unharmed.broker.nameserver, receive_buffer_bytes=4096) as peer:
         connection = await connection_of(at, peer)
         peer.send(request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER) * 2000)  # 250 MB
@@ -286,7 +286,7 @@ async def test_answers_that_come_by_themselves_stop_at_64_mib(
     monkeypatch.setattr(server, "UNREAD_BYTES_MAX", 8 * MIB)
     await fill(unharmed, "orders", count=1, size_bytes=1)
     async with RawPeer(unharmed.broker.address, receive_buffer_bytes=4096) as peer:
-        connection = await connection_of(unharmed.broker.server, peer)
+        connection = await connection_of(unharmed.broker.servers.remoting, peer)
         waiting = pull_fields("orders", 1, suspend_ms=30_000)
         peer.send(request(RequestCode.PULL_MESSAGE, waiting) * 300)
         await until(lambda: len(unharmed.broker.kernel.long_polling) >= 300)
@@ -357,7 +357,7 @@ async def test_t9_a_reset_in_the_middle_of_a_batch_stores_nothing(unharmed: Unha
         {"a": "t", "b": "orders", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0"},
         encode_batch([(0, bytes(1000), b"")] * 500),
     )
-    at = unharmed.broker.server
+    at = unharmed.broker.servers.remoting
     for cut in (9, 200, 100_000, len(batch) - 1):
         async with RawPeer(unharmed.broker.address) as peer:
             connection = await connection_of(at, peer)

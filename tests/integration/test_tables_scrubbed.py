@@ -12,9 +12,9 @@ pytestmark = pytest.mark.usefixtures("real_syncs")
 @pytest.mark.parametrize("name", ["topics.json", "subscriptionGroup.json.bak", "kvConfig.json"])
 async def test_a_table_that_rots_is_named_counted_and_written_anew(name: str) -> None:
     async with Broker.temporary({"scrubInterval": 10}) as broker:
-        assert broker.name_service is not None
-        broker.name_service.values.set_value("namespace", "key", "value")
-        await broker.name_service.values.saved()
+        assert broker.servers.name_service is not None
+        broker.servers.name_service.values.set_value("namespace", "key", "value")
+        await broker.servers.name_service.values.saved()
         await broker.tables.saved()
         path = broker.config.store.root / "config" / name
         good = path.read_bytes()

@@ -185,7 +185,7 @@ async def test_who_a_balancer_announces_is_no_administrator_of_this_host() -> No
     async with Broker.temporary(balanced) as broker, RawPeer(broker.address) as peer:
         peer.send(header)
         assert (await peer.ask(RequestCode.GET_BROKER_CONFIG)).code == ResponseCode.NO_PERMISSION
-        (connection,) = broker.server.connections
+        (connection,) = broker.servers.remoting.connections
         assert (connection.peer, connection.principal.host) == ("192.0.2.7:56324", "192.0.2.7")
         async with RawPeer(broker.address) as direct:
             assert (await direct.ask(RequestCode.GET_BROKER_CONFIG)).code == ResponseCode.SUCCESS

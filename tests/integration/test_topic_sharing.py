@@ -100,8 +100,8 @@ async def test_an_embedded_name_service_shares_both_ways(tmp_path: Path) -> None
     async with Broker.temporary({"brokerName": "home"}) as home:
         settings = {"role": "broker", "brokerName": "away", "namesrvAddr": home.nameserver}
         async with Broker.temporary(settings | {"httpPort": "-1"}) as away:
-            assert home.name_service is not None
-            routes = home.name_service.routes
+            assert home.servers.name_service is not None
+            routes = home.servers.name_service.routes
             await until(lambda: len(routes.members("")) == 2)
             await send(home.address, "from-home", b"x")
             await send(away.address, "from-away", b"x")

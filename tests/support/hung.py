@@ -26,7 +26,7 @@ class Hung:
 async def hanging(broker: Broker) -> AsyncIterator[Hung]:
     """Listen at the address of *broker*, which is still registered."""
     host, _, port = broker.address.rpartition(":")
-    await broker.server.close()
+    await broker.servers.remoting.close()
     hung = Hung()
     async with listening(hung.take, host, int(port)):
         yield hung

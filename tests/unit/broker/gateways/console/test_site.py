@@ -42,7 +42,7 @@ async def test_a_notice_is_shown_only_as_it_was_sealed(
 
 async def test_brokers_that_are_away_are_a_sentence(served: Broker, browser: Browser) -> None:
     assert (await browser.get("topics")).status == 200
-    await served.server.close()
+    await served.servers.remoting.close()
     answer = await browser.get("groups")
     assert answer.status == 502
     assert "This page cannot be shown" in answer.text
@@ -67,7 +67,7 @@ async def test_one_broker_that_is_away_hides_nothing_of_the_others(
             for queue in (await admin.route("orders")).write_queues:
                 await producer.send("orders", b"x", queue=queue)
         assert "2 messages kept" in (await browser.get("topic", name="orders")).text
-        await other.server.close()
+        await other.servers.remoting.close()
         overview = (await browser.get()).text
         assert "broker-b does not answer" in overview
         assert "broker-a" in overview

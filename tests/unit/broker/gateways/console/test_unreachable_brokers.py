@@ -169,7 +169,7 @@ async def test_one_that_hangs_meanwhile_is_done_without(
 async def test_without_any_that_answers_pages_are_a_sentence(
     served: Broker, browser: Browser, hung: Hung
 ) -> None:
-    await served.server.close()
+    await served.servers.remoting.close()
     for page, status in (("", 200), ("groups", 502), ("settings", 502)):
         answer = await browser.get(page)
         assert (answer.status, "broker-a" in answer.text, "broker-b" in answer.text) == (

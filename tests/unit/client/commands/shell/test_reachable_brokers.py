@@ -59,7 +59,7 @@ async def other(broker: Broker) -> AsyncIterator[Broker]:
 @pytest.fixture
 async def refusing(other: Broker) -> Broker:
     """It is registered still, and nothing listens there."""
-    await other.server.close()
+    await other.servers.remoting.close()
     return other
 
 
@@ -120,7 +120,7 @@ async def test_the_one_that_is_asked_for_has_its_own_error(
 
 async def test_where_none_answers_that_is_said(shell: CommandLine, other: Broker) -> None:
     await shell.run("topic", "create", "there", "--broker", "broker-z")
-    await other.server.close()
+    await other.servers.remoting.close()
     for command in (("topic", "show"), ("pull",)):
         ended = await shell.run(*command, "there")
         said = "rockhopper: no broker of the topic 'there' answers; not reachable: broker-z ("
