@@ -4,7 +4,7 @@ The kernel has changed its own tables before it calls the listeners (``Kernel.li
 event loop. Created, changed and deleted topics are reported by the table of topics.
 """
 
-from rockhopper.broker.server.remoting.dispatcher import Request
+from rockhopper.broker.users.peer import Peer
 
 
 class KernelListener:
@@ -27,11 +27,10 @@ class KernelListener:
     def producer_joined(self, group: str) -> None:
         """Handle a producer group that another connection has joined."""
 
-    def request_stored(self, request: Request, group: str, properties: str) -> None:
-        """Handle a stored message that names a client to reply to.
-
-        *group* and *properties* are those of the message.
-        """
+    def request_stored(
+        self, group: str, client_id: str, sender: Peer, user: str, *, language: int, version: int
+    ) -> None:
+        """Handle a stored message whose sender waits for a reply to *client_id*."""
 
     def rocketmq_wrote(self) -> None:
         """Handle a store that RocketMQ may have written to, before timers are imported."""

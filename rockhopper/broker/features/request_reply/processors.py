@@ -36,6 +36,7 @@ from rockhopper.broker.store.log.encoding import drop_own_properties
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import IllegalMessage
+from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.names import is_producer_group
 from rockhopper.protocol.properties import (
@@ -50,7 +51,6 @@ log = structlog.get_logger("broker.replies")
 
 PUSH_TIMEOUT_S = 10.0
 NAME_LENGTH_SHOWN = 200
-_REPLY_CODES = (RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
 # If a reply cannot be stored for these reasons, it is still pushed, because the requester waits.
 _STORE_TROUBLES = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_BUSY)
 
@@ -75,23 +75,16 @@ class ReplyProcessor(KernelListener):
             ),
         }
 
-    def request_stored(self, request: Request, group: str, properties: str) -> None:
+    def request_stored(
+        self, group: str, client_id: str, sender: Peer, user: str, *, language: int, version: int
+    ) -> None:
         """Register the sender of a request as with a heartbeat, unless that client is known."""
-        if request.code in _REPLY_CODES:
-            return
-        client_id = decode_properties(properties).get(PROPERTY_REPLY_TO_CLIENT)
-        producers = self._producers
-        if client_id and len(client_id) <= CLIENT_ID_LENGTH_MAX and not producers.find(client_id):
-            command = request.command
-            client = Client(
-                request.connection,
-                client_id,
-                command.language,
-                command.version,
-                request.principal.user,
-            )
-            if is_producer_group(group):
-                producers.register(group, client)
+        if (
+            len(client_id) <= CLIENT_ID_LENGTH_MAX
+            and not self._producers.find(client_id)
+            and is_producer_group(group)
+        ):
+            self._producers.register(group, Client(sender, client_id, language, version, user))
 
     async def process(self, request: Request) -> Response:
         """324, 325: store the reply and push it to the requester."""

@@ -23,10 +23,11 @@ from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.errors import FieldError
-from rockhopper.protocol.properties import PROPERTY_REPLY_TO_CLIENT
+from rockhopper.protocol.properties import PROPERTY_REPLY_TO_CLIENT, decode_properties
 from rockhopper.protocol.requests import SendMessageRequest, SendMessageRequestV2
 
 SENT = on_topic(Action.PUB, field="b")
+_REPLY_CODES = (RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
 
 
 class SendProcessor:
@@ -82,10 +83,22 @@ class SendProcessor:
             response = self._not_stored(error)
             response.ext = self.answer_ext()
             return response, 0
-        if PROPERTY_REPLY_TO_CLIENT in send.properties:
-            for listener in self._listeners:
-                listener.request_stored(request, send.group, send.properties)
+        if PROPERTY_REPLY_TO_CLIENT in send.properties and request.code not in _REPLY_CODES:
+            self._report_request(request, send)
         return self._answer(placed), end
+
+    def _report_request(self, request: Request, send: Send) -> None:
+        client_id = decode_properties(send.properties).get(PROPERTY_REPLY_TO_CLIENT)
+        if client_id:
+            for listener in self._listeners:
+                listener.request_stored(
+                    send.group,
+                    client_id,
+                    request.connection,
+                    request.principal.user,
+                    language=request.command.language,
+                    version=request.command.version,
+                )
 
     def answer_ext(self) -> dict[str, str]:
         """Return the fields of every answer; Java dereferences the map without a check."""
