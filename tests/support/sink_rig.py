@@ -63,7 +63,7 @@ class Sinks:
             now_ms=clock,
             passed_ms=self.passed,
         )
-        topics.listeners.append(self.publisher.topic_changed)
+        topics.listeners.append(self.publisher)
 
     async def __aenter__(self) -> "Sinks":
         await self.store.start()

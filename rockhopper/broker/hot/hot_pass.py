@@ -43,6 +43,7 @@ from rockhopper.broker.kernel.processors.pulls import PULL_CODES
 from rockhopper.broker.kernel.pull.puller import PullOutcome
 from rockhopper.broker.kernel.send.send_request import waits_for_disk
 from rockhopper.broker.kernel.send.sender import INNER_BATCH_FLAGS, broker_properties
+from rockhopper.broker.kernel.tables.topics import CatalogListener, TopicConfig
 from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.server.remoting.connection import RemotingConnection
@@ -77,7 +78,7 @@ EVERYBODY = Principal("")
 PRINCIPALS_MAX = 1024
 
 
-class HotPass:
+class HotPass(CatalogListener):
     """The frame handler of the broker's port."""
 
     def __init__(
@@ -126,9 +127,11 @@ class HotPass:
         self._other_prefixes = (COMMIT_PREFIX, *prefixes)
         # Whether the last staged message is the first of its queue since the start.
         self._opens_queue = False
-        kernel.tables.topics.listeners.append(self._topic_changed)
+        kernel.tables.topics.listeners.append(self)
 
-    def _topic_changed(self, *_: object) -> None:
+    def topic_changed(self, name: str, topic: TopicConfig | None) -> None:
+        """Forget which topics accept plain messages."""
+        del name, topic
         for sendable in self._sendable_of.values():
             sendable.clear()
         self._body_bytes_max = self._live_store.message_size_max_bytes

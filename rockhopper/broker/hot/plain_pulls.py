@@ -14,10 +14,12 @@ from mmap import mmap
 from typing import TypeAlias
 
 from rockhopper.broker.hot.hot_codec import PullHeader, decode_pull, json_frame, pieces, templates
+from rockhopper.broker.kernel.events import KernelListener
 from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.kernel.processors.pulls import PULL_CODES
 from rockhopper.broker.kernel.pull.long_polling import ParkedPull
 from rockhopper.broker.kernel.pull.puller import Pull, PullOutcome
+from rockhopper.broker.kernel.tables.topics import CatalogListener, TopicConfig
 from rockhopper.broker.observing.stats import GroupTraffic, QueueReads
 from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX
 from rockhopper.broker.server.remoting.connection import RemotingConnection
@@ -183,7 +185,7 @@ class _ParkedPull(ParkedPull):
         self._pulls.answer_soon(self._connection, self._frame)
 
 
-class PlainPulls:
+class PlainPulls(KernelListener, CatalogListener):
     """The pulls that are known to be allowed, and the responses to them."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -202,11 +204,21 @@ class PlainPulls:
         self._pieces = (code + found + others[0], *others[1:], remark + b"FOUND" + end)
         # Counts the changes after which every permission must be checked again.
         self._epoch = 0
-        kernel.tables.topics.listeners.append(self._forget_all)
-        kernel.tables.groups.listeners.append(self._forget_all)
-        kernel.consumers.listeners.append(self._forget_all)
+        kernel.tables.topics.listeners.append(self)
+        kernel.listeners.append(self)
 
-    def _forget_all(self, *_: object) -> None:
+    def topic_changed(self, name: str, topic: TopicConfig | None) -> None:
+        """Check every permission again."""
+        del name, topic
+        self._epoch += 1
+
+    def group_changed(self, name: str) -> None:
+        """Check every permission again."""
+        del name
+        self._epoch += 1
+
+    def members_changed(self) -> None:
+        """Check every permission again."""
         self._epoch += 1
 
     def serve(

@@ -1,7 +1,7 @@
 """KernelListener: the events that the kernel reports to objects with state of their own.
 
 The kernel has changed its own tables before it calls the listeners (``Kernel.listeners``), in the
-event loop. Created, changed and deleted topics are reported by the table of topics.
+event loop. Changed topics and groups are reported to a ``CatalogListener`` (tables/topics.py).
 """
 
 from rockhopper.broker.users.peer import Peer
@@ -23,6 +23,9 @@ class KernelListener:
 
     def retries_read(self, group: str) -> None:
         """Handle a group that has read its retry topic to the end; may add messages there."""
+
+    def members_changed(self) -> None:
+        """Handle a consumer that joined or left a group, or changed its subscriptions."""
 
     def producer_joined(self, group: str) -> None:
         """Handle a producer group that another connection has joined."""

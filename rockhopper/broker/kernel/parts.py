@@ -158,6 +158,7 @@ def build_kernel(
             may_notify=may_notify,
             call_later=call_later,
             remembered=tables.subscriptions,
+            listeners=listeners,
         )
     )
     producers = parts.register(ProducerTable(now_ms=steady_ms, listeners=listeners))

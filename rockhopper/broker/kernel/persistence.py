@@ -64,7 +64,12 @@ class CatalogState(State):
         )
         self.groups = _journaled(
             layout,
-            SubscriptionGroupTable(layout.config / "subscriptionGroup.json", config, now_ms=now_ms),
+            SubscriptionGroupTable(
+                layout.config / "subscriptionGroup.json",
+                config,
+                self.topics.listeners,
+                now_ms=now_ms,
+            ),
         )
         self.topic_ids = _journaled(layout, TopicIds(layout.topic_ids, now_ms=now_ms))
         self.topic_ends = TopicEnds(layout.topic_ends, now_ms=now_ms)
@@ -97,7 +102,7 @@ class CatalogState(State):
         layout = self._layout
         deletions = DeletedTopics(layout.own / DELETED_TOPICS_FILE, layout.quarantine)
         self.topic_ids.agree_with(self.topics, deletions)
-        self.topics.listeners.append(self.topic_ids.topic_changed)
+        self.topics.listeners.append(self.topic_ids)
         self.topics.seed_system_topics()
         self.groups.seed_system_groups()
         self._warn_of_compaction()

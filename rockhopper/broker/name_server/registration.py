@@ -18,7 +18,7 @@ from collections.abc import Callable
 import structlog
 
 from rockhopper.broker.kernel.tables.json_table import JsonObject
-from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
+from rockhopper.broker.kernel.tables.topics import CatalogListener, TopicConfig, TopicTable
 from rockhopper.broker.name_server.advertisement import ALONE, Advertisement
 from rockhopper.broker.name_server.link import NameServiceLink, RefusedError
 from rockhopper.broker.name_server.sharing import CREATES_FIELD, adopt, share_fields
@@ -46,7 +46,7 @@ _TAKEN_OR_UNKNOWN = frozenset({ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_N
 UNREGISTER_TIMEOUT_S = 1.0
 
 
-class Registrar:
+class Registrar(CatalogListener):
     """Keeps this broker registered with all remote name servers."""
 
     def __init__(
@@ -76,11 +76,10 @@ class Registrar:
         self._keepers = [
             _Keeper(address, self, advertiser, ha_port) for address in config.namesrv_addr
         ]
-        topics.listeners.append(self._topic_changed)
+        topics.listeners.append(self)
 
     def start(self) -> None:
         """Start to register; needs a running event loop."""
-        self._topics.on_created.append(self._share)
         for keeper in self._keepers:
             keeper.start()
 
@@ -89,12 +88,13 @@ class Registrar:
         for keeper in self._keepers:
             keeper.wake()
 
-    def _topic_changed(self, name: str, topic: TopicConfig | None) -> None:
+    def topic_changed(self, name: str, topic: TopicConfig | None) -> None:
+        """Register the topic, or all if it was deleted or has logical queues."""
         is_alone = topic is not None and name not in self._topics.mappings
         for keeper in self._keepers:
             keeper.wake(name if is_alone else None)
 
-    def _share(self, topic: TopicConfig) -> None:
+    def topic_created(self, topic: TopicConfig) -> None:
         """Notify name servers of a topic that was created for a client."""
         for keeper in self._keepers:
             keeper.share(topic)

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rockhopper.broker.kernel.tables.topics import (
+    CatalogListener,
     TopicConfig,
     TopicTable,
     may_be_looked_up,
@@ -71,7 +72,7 @@ def adopt(topics: TopicTable, ext: dict[str, str] | None) -> None:
         topics.adopt(fields.topic, fields.queue_nums, fields.perm & (PERM_READ | PERM_WRITE))
 
 
-class TopicSharing:
+class TopicSharing(CatalogListener):
     """The name server's side: tracks Rockhopper brokers, and forwards topics to them."""
 
     def __init__(self, routes: RouteTable, local: EmbeddedBroker | None) -> None:
@@ -81,7 +82,7 @@ class TopicSharing:
         self._registered = asyncio.Event()
         self._lookups = 0
         if local is not None:
-            local.table.on_created.append(self._share_local)
+            local.table.listeners.append(self)
 
     def registered(
         self, connection: "RemotingConnection", cluster: str, name: str, creates: str | None
@@ -110,7 +111,7 @@ class TopicSharing:
         self._send(self._list_others(cluster, request.connection), dict(request.ext))
         return Response()
 
-    def _share_local(self, topic: TopicConfig) -> None:
+    def topic_created(self, topic: TopicConfig) -> None:
         """Forward a topic that the broker in this process has created."""
         assert self._local is not None
         self._send(self._list_others(self._local.cluster, None), share_fields(topic))

@@ -34,7 +34,7 @@ from rockhopper.broker.features.pop.sources import ANY_QUEUE, QUEUES_PER_SLICE, 
 from rockhopper.broker.features.pop.state import PopState
 from rockhopper.broker.kernel.events import KernelListener
 from rockhopper.broker.kernel.kernel import Kernel
-from rockhopper.broker.kernel.tables.topics import TopicConfig
+from rockhopper.broker.kernel.tables.topics import CatalogListener, TopicConfig
 from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.settings.live_settings import InitialOffset
 from rockhopper.broker.store.files.errors import StoreError
@@ -50,7 +50,7 @@ REVIVE_QUEUES = 8
 FETCHED_MAX = 32
 
 
-class PopService(Part, KernelListener):
+class PopService(Part, KernelListener, CatalogListener):
     """Belongs to the event loop."""
 
     def __init__(
@@ -94,7 +94,7 @@ class PopService(Part, KernelListener):
         for lane in self.lanes:
             # After a kill the journal may have a group that is not yet in the saved table.
             self._groups.find_or_create(lane.group)
-        self._topics.listeners.append(self._topic_changed)
+        self._topics.listeners.append(self)
 
     def rocketmq_wrote(self) -> None:
         """Take over messages that RocketMQ's broker handed out by pop from this store. Blocks.
@@ -166,7 +166,8 @@ class PopService(Part, KernelListener):
         """Try the group's waiting pops after an operator set its offsets."""
         self.polling.ring((group, topic))
 
-    def _topic_changed(self, name: str, topic: TopicConfig | None) -> None:
+    def topic_changed(self, name: str, topic: TopicConfig | None) -> None:
+        """Forget the lanes of a deleted topic, and answer its waiting pops."""
         self._retry_topics = None
         if topic is None and name:
             for lane in self.lanes:

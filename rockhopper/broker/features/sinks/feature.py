@@ -40,7 +40,7 @@ class SinksPart(FeaturePart):
             now_ms=clock.steady_ms,
             passed_ms=clock.passed_ms,
         )
-        topics.listeners.append(self.publisher.topic_changed)
+        topics.listeners.append(self.publisher)
         self.processors = SinkProcessors(
             config, store, topics, kernel.scheduled.timers, self.publisher, clock.wall_ms
         ).rows()

@@ -50,7 +50,7 @@ from rockhopper.broker.features.sinks.state import (
     encode_published,
 )
 from rockhopper.broker.kernel.state_channels import StateChannels
-from rockhopper.broker.kernel.tables.topics import TopicConfig
+from rockhopper.broker.kernel.tables.topics import CatalogListener, TopicConfig
 from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS, remove_files
 from rockhopper.broker.store.files.errors import (
@@ -74,7 +74,7 @@ class SinkError(Exception):
     """A request contradicts the staged parts; the message says what to do."""
 
 
-class SinkPublisher(Part):
+class SinkPublisher(Part, CatalogListener):
     """All sinks of one broker. Belongs to the event loop."""
 
     def __init__(
@@ -294,7 +294,7 @@ class SinkPublisher(Part):
         self._discard([key for key in keys if not names or key[2] in names])
 
     def topic_changed(self, name: str, topic: TopicConfig | None) -> None:
-        """Listen to a TopicTable: forget the parts that were staged for a deleted topic.
+        """Forget the parts that were staged for a deleted topic.
 
         A part that an earlier process began is forgotten too, because its topics are unknown. Its
         job must run the batch again; otherwise the messages could enter a new topic of the same

@@ -5,12 +5,12 @@ from rockhopper.broker.features.static_topics.mappings import StaticTopicTable
 from rockhopper.broker.kernel.state_channels import Channel
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.table_journal import TableJournal
-from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
+from rockhopper.broker.kernel.tables.topics import CatalogListener, TopicConfig, TopicTable
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.settings.store_layout import StoreLayout
 
 
-class StaticTopicState(State):
+class StaticTopicState(State, CatalogListener):
     """The mappings. One goes with its topic."""
 
     def __init__(self, layout: StoreLayout, clock: BrokerClock) -> None:
@@ -25,8 +25,9 @@ class StaticTopicState(State):
         """Show the mappings with the topics, and delete those of deleted topics."""
         topics.mappings = self.table.mappings
         topics.mapping_table = self.table
-        topics.listeners.append(self._topic_changed)
+        topics.listeners.append(self)
 
-    def _topic_changed(self, name: str, topic: TopicConfig | None) -> None:
+    def topic_changed(self, name: str, topic: TopicConfig | None) -> None:
+        """Delete the mapping of a deleted topic."""
         if topic is None and name:
             self.table.delete(name)

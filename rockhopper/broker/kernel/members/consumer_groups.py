@@ -15,11 +15,12 @@ also on disk, so that pulls need not wait for heartbeats (remembered_subscriptio
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
 
+from rockhopper.broker.kernel.events import KernelListener
 from rockhopper.broker.kernel.members.change_notices import CallLater, ChangeNotices
 from rockhopper.broker.kernel.members.readers import ALL, ReaderKind, TopicReaders, find_readers
 from rockhopper.broker.kernel.tables.remembered_subscriptions import RememberedSubscriptions
@@ -325,6 +326,7 @@ class ConsumerGroups(Part):
         may_notify: Callable[[str], bool] = lambda _group: True,
         call_later: CallLater | None = None,
         remembered: RememberedSubscriptions | None = None,
+        listeners: Sequence[KernelListener] = (),
     ) -> None:
         self._now_ms = now_ms
         self._may_notify = may_notify
@@ -337,8 +339,7 @@ class ConsumerGroups(Part):
         self._early_members: dict[str, set[Peer]] = {}
         # Subscriptions of V2 clients that lost their connection: they do not send them again.
         self._departed: OrderedDict[tuple[str, str], tuple[int, Member]] = OrderedDict()
-        self.listeners: list[Callable[[], None]] = []
-        """Called when a member joins, leaves, or changes its subscriptions."""
+        self._listeners = listeners
 
     def __iter__(self) -> Iterator[ConsumerGroup]:
         return iter(list(self._groups.values()))
@@ -615,8 +616,8 @@ class ConsumerGroups(Part):
             del departed[next(iter(departed))]
 
     def _tell_listeners(self) -> None:
-        for listener in self.listeners:
-            listener()
+        for listener in self._listeners:
+            listener.members_changed()
 
     def _may_tell(self, name: str) -> bool:
         group = self._groups.get(name)

@@ -25,7 +25,7 @@ from rockhopper.broker.kernel.pull.pull_filters import PullFilters
 from rockhopper.broker.kernel.pull.reader_positions import ReaderPositions
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
-from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
+from rockhopper.broker.kernel.tables.topics import CatalogListener, TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.filter_turns import FilterTurns
 from rockhopper.broker.server.loop.part import Part
@@ -151,7 +151,7 @@ class _ParkedPull(ParkedPull):
         self._puller.rerun(self)
 
 
-class Puller(Part):
+class Puller(Part, CatalogListener):
     """Serves the pulls of one broker, and holds those that wait."""
 
     def __init__(
@@ -180,7 +180,7 @@ class Puller(Part):
         self.filters = PullFilters(config)
         self.listeners: Sequence[KernelListener] = ()
         """They may add messages to a retry topic that was read to the end."""
-        topics.listeners.append(self._topic_changed)
+        topics.listeners.append(self)
 
     def purge(self) -> None:
         """Answer every waiting pull: the queues are being deleted."""
@@ -375,7 +375,8 @@ class Puller(Part):
         """Notify the pulls that wait on a queue of a reset now."""
         self._long_polling.wake_all(self._store.staging.tail(topic, queue_id))
 
-    def _topic_changed(self, name: str, topic: TopicConfig | None) -> None:
+    def topic_changed(self, name: str, topic: TopicConfig | None) -> None:
+        """Answer the pulls that wait for a deleted topic."""
         if name and topic is None:
             self._long_polling.wake_topic(name)
 

@@ -5,7 +5,7 @@ consumer_groups.py.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import structlog
 from rockhopper.broker.kernel.tables.implicit import Implicit
 from rockhopper.broker.kernel.tables.json_table import JsonObject, JsonTable
 from rockhopper.broker.kernel.tables.topic_attributes import ATTRIBUTE_PRIORITY_FACTOR
+from rockhopper.broker.kernel.tables.topics import CatalogListener
 from rockhopper.broker.server.loop.clock import wall_clock_ms
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.protocol.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS, group_error
@@ -137,7 +138,12 @@ class SubscriptionGroupTable(JsonTable):
     )
 
     def __init__(
-        self, path: Path, config: BrokerConfig, *, now_ms: Callable[[], int] = wall_clock_ms
+        self,
+        path: Path,
+        config: BrokerConfig,
+        listeners: Sequence[CatalogListener] = (),
+        *,
+        now_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         super().__init__(path, now_ms=now_ms)
         self.config = config
@@ -150,8 +156,7 @@ class SubscriptionGroupTable(JsonTable):
         self._made_ms: OrderedDict[str, int] = OrderedDict()
         """Groups that were created on first use since the start, the oldest first."""
         self._is_full = False
-        self.listeners: list[Callable[[], None]] = []
-        """Called after any change."""
+        self._listeners = listeners
 
     def to_json(self) -> JsonObject:
         """Return the content of subscriptionGroup.json."""
@@ -311,8 +316,8 @@ class SubscriptionGroupTable(JsonTable):
         self.mark_changed(name)
         self.save_soon()
         self.note_entry(name)
-        for listener in self.listeners:
-            listener()
+        for listener in self._listeners:
+            listener.group_changed(name)
 
     def seed_system_groups(self) -> None:
         """Create the groups that every broker has."""

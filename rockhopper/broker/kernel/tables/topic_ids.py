@@ -17,14 +17,14 @@ from collections.abc import Container, Iterable
 import structlog
 
 from rockhopper.broker.kernel.tables.checked_table import CheckedTable
-from rockhopper.broker.kernel.tables.topics import TopicConfig
+from rockhopper.broker.kernel.tables.topics import CatalogListener, TopicConfig
 
 log = structlog.get_logger("broker.topics")
 
 ID_BYTES = 8
 
 
-class TopicIds(CheckedTable):
+class TopicIds(CheckedTable, CatalogListener):
     """Topic -> its id. Belongs to the event loop."""
 
     lost = "jobs will treat every topic as created anew: the list of topic ids is damaged"
@@ -43,7 +43,7 @@ class TopicIds(CheckedTable):
         return found
 
     def topic_changed(self, name: str, topic: TopicConfig | None) -> None:
-        """Delete the id of a deleted topic; a listener of TopicTable."""
+        """Delete the id of a deleted topic."""
         if topic is None:
             self.forget(name)
 

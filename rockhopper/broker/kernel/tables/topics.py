@@ -178,8 +178,19 @@ class TopicConfig:
         )
 
 
-# Called with a topic's name and its new settings, None if deleted; a blank name means all topics.
-Listener = Callable[[str, TopicConfig | None], None]
+class CatalogListener:
+    """Learns of changed topics and groups, in the event loop; overrides what it needs."""
+
+    __slots__ = ()
+
+    def topic_changed(self, name: str, topic: TopicConfig | None) -> None:
+        """Handle the new settings of a topic, None if deleted; a blank name means all topics."""
+
+    def topic_created(self, topic: TopicConfig) -> None:
+        """Handle a topic that was created by a client's send or route query, once it changed."""
+
+    def group_changed(self, name: str) -> None:
+        """Handle any change of a group."""
 
 
 class ImplicitTopics(Implicit[TopicConfig], Protocol):
@@ -204,13 +215,11 @@ class TopicTable(JsonTable):
         self.get: Callable[[str], TopicConfig | None] = self.configs.get
         """Returns the topic's settings, None if it does not exist. Bound to the dict for speed."""
         self._implicit: list[ImplicitTopics] = []
-        self.listeners: list[Listener] = []
+        self.listeners: list[CatalogListener] = []
         self.mappings: Mapping[str, TopicMapping] = {}
         """The topics with logical queues, by name; a feature may put its own mapping here."""
         self.mapping_table: MappingTable | None = None
         """Where these are kept, if they can be."""
-        self.on_created: list[Callable[[TopicConfig], None]] = []
-        """Called with a topic that was created by a client's send or route query."""
         self._created: set[str] = set()
         self._said_full = False
         self._system_names = _system_names(config)
@@ -308,7 +317,7 @@ class TopicTable(JsonTable):
         if name:
             self.note_entry(name)
         for listener in self.listeners:
-            listener(name, topic)
+            listener.topic_changed(name, topic)
 
     def touch(self) -> None:
         """Count a change that concerns every topic, such as brokerPermission."""
@@ -381,8 +390,8 @@ class TopicTable(JsonTable):
         if len(self._created) >= CREATED_REMEMBERED_MAX:
             self._created.clear()
         self._created.add(topic.name)
-        for tell in self.on_created:
-            tell(topic)
+        for listener in self.listeners:
+            listener.topic_created(topic)
         return topic
 
     def adopt(self, name: str, queue_count: int, perm: int) -> None:

@@ -299,8 +299,8 @@ async def test_it_says_goodbye_where_it_is_registered(
 async def test_a_topic_is_shared_where_it_is_registered(
     server: FakeServer, registered: Registered
 ) -> None:
-    (made_for_a_client,) = registered.topics.on_created
-    made_for_a_client(TopicConfig("mine", write_queue_nums=3))
+    (listener,) = registered.topics.listeners
+    listener.topic_created(TopicConfig("mine", write_queue_nums=3))
     (request,) = await server.wait_for(SHARE)
     assert (request.ext or {})["queueNums"] == "3"
 

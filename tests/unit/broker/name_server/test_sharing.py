@@ -65,8 +65,8 @@ def test_the_broker_in_this_process_takes_part_in_its_own_cluster(server: NameSe
     topic = server.topics.get("new")
     assert topic is not None
     assert topic.write_queue_nums == 3
-    (made_for_a_client,) = server.topics.on_created
-    made_for_a_client(TopicConfig("mine", read_queue_nums=2, write_queue_nums=2))
+    (listener,) = server.topics.listeners
+    listener.topic_created(TopicConfig("mine", read_queue_nums=2, write_queue_nums=2))
     assert peer.requests == [
         (RequestCode.SHARE_TOPIC, {"topic": "mine", "queueNums": "2", "perm": "6"})
     ]

@@ -8,6 +8,7 @@ from rockhopper.broker.kernel.tables import topics as topics_module
 from rockhopper.broker.kernel.tables.json_table import JsonObject
 from rockhopper.broker.kernel.tables.topics import (
     QUEUE_COUNT_MAX,
+    CatalogListener,
     TopicConfig,
     TopicTable,
     queue_directories,
@@ -217,17 +218,25 @@ def test_retry_and_dead_letter_topics_are_made_once(tmp_path: Path) -> None:
     assert (dead.name, dead.write_queue_nums, dead.perm) == ("%DLQ%billing", 1, 6)
 
 
+class Heard(CatalogListener):
+    def __init__(self) -> None:
+        self.changes: list[tuple[str, bool]] = []
+
+    def topic_changed(self, name: str, topic: TopicConfig | None) -> None:
+        self.changes.append((name, topic is not None))
+
+
 def test_listeners_hear_of_every_change_and_of_nothing_else(tmp_path: Path) -> None:
     topics = table(tmp_path)
-    heard: list[tuple[str, bool]] = []
-    topics.listeners.append(lambda name, topic: heard.append((name, topic is not None)))
+    heard = Heard()
+    topics.listeners.append(heard)
     counter = topics.version.counter
     assert topics.put(TopicConfig("orders"))
     assert not topics.put(TopicConfig("orders"))
     assert topics.delete("orders")
     assert not topics.delete("orders")
     topics.touch()
-    assert heard == [("orders", True), ("orders", False), ("", False)]
+    assert heard.changes == [("orders", True), ("orders", False), ("", False)]
     assert topics.version.counter == counter + 3
 
 
