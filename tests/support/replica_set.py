@@ -7,13 +7,16 @@ import pytest
 
 from rockhopper.broker.app import Broker
 from rockhopper.broker.replication.engines.engine import MemoryEngine, MemorySet
-from rockhopper.broker.replication.roles import joining
+from rockhopper.broker.replication.roles import joining, passing_on, set_member
 from rockhopper.broker.replication.roles.set_member import SetMember
 from rockhopper.broker.settings.config_file import build_config
 from tests.support.free_ports import free_port
+from tests.support.hang import HANG_S
 from tests.support.turns import until
 
 LEASE_MS = 1500
+SHORT_S = 0.5
+"""The time for a handover that cannot succeed."""
 SETTINGS = {
     "brokerName": "broker-a",
     "brokerIP1": "127.0.0.1",
@@ -42,6 +45,9 @@ class ReplicaSet:
         self._root = root
         self._settings = settings or {}
         self._ports: dict[int, list[int]] = {}
+        self._monkeypatch = monkeypatch
+        # Slow machines exist: only a test in which a handover must fail bounds it.
+        self.hand_over_within(HANG_S)
         monkeypatch.setattr(
             joining, "engine_for", lambda _config, now: MemoryEngine(self.memory, now)
         )
@@ -71,8 +77,19 @@ class ReplicaSet:
         """Stop one replica."""
         await self.brokers.pop(number).stop()
 
+    async def stop_all_at_once(self) -> None:
+        """Stop all replicas; none of them can hand over for long."""
+        self.hand_over_within(SHORT_S)
+        await asyncio.gather(*(self.stop(number) for number in list(self.brokers)))
+
+    def hand_over_within(self, timeout_s: float) -> None:
+        """Let masters give up a handover, and the forwarding of their clients, after this time."""
+        self._monkeypatch.setattr(set_member, "SWITCH_TIMEOUT_S", timeout_s)
+        self._monkeypatch.setattr(passing_on, "MASTER_TIMEOUT_S", timeout_s)
+
     async def close(self) -> None:
-        """Stop all replicas."""
+        """Stop all replicas, one after the other; the last ones cannot hand over."""
+        self.hand_over_within(SHORT_S)
         for number in list(self.brokers):
             await self.stop(number)
 

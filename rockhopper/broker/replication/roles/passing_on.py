@@ -18,7 +18,7 @@ from rockhopper.protocol.signing import Credentials
 
 log = structlog.get_logger("broker")
 
-_MASTER_TIMEOUT_S = 3.0
+MASTER_TIMEOUT_S = 3.0
 _DRAIN_LOOK_S = 0.05
 
 
@@ -72,7 +72,7 @@ class PassingOn:
         self._handed_off = handed_off
         address = finder.master_address()
         try:
-            async with asyncio.timeout(_MASTER_TIMEOUT_S):
+            async with asyncio.timeout(MASTER_TIMEOUT_S):
                 await serves(address, self._outgoing, self._credentials)
                 await handed_off.splice(finder, own)
         except (TimeoutError, OSError) as error:

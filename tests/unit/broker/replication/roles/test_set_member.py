@@ -16,7 +16,6 @@ from rockhopper.broker.app import Broker
 from rockhopper.broker.replication.election.replica_disk import ReplicaDisk
 from rockhopper.broker.replication.election.replica_set import SwapOutcome
 from rockhopper.broker.replication.engines.engine import EngineError, MemoryEngine
-from rockhopper.broker.replication.roles import set_member
 from rockhopper.broker.replication.roles.set_member import SetMember, SwitchError
 from rockhopper.broker.replication.roles.store_period import OpenAs, StorePeriod
 from rockhopper.broker.replication.shipping import engine_health, set_presence
@@ -33,7 +32,7 @@ from rockhopper.protocol.command import Command
 from rockhopper.protocol.names import STATE_TOPIC
 from tests.support.direct import send_fields
 from tests.support.hang import HANG_S
-from tests.support.replica_set import ReplicaSet
+from tests.support.replica_set import SHORT_S, ReplicaSet
 from tests.support.turns import until
 from tests.support.wire import WireClient
 
@@ -97,7 +96,7 @@ async def test_a_master_that_stops_acknowledges_nothing_that_the_others_do_not_g
     asked = asyncio.Event()
     # Nobody takes over in time, as when the engine is away.
     monkeypatch.setattr(three.member(first).replica, "hand_over", lambda _target: asked.set())
-    monkeypatch.setattr(set_member, "SWITCH_TIMEOUT_S", 0.5)
+    three.hand_over_within(SHORT_S)
     async with Admin(three.nameserver) as admin:
         await admin.create_topic("early")
         stopping = asyncio.create_task(three.stop(first))
@@ -111,11 +110,8 @@ async def test_a_master_that_stops_acknowledges_nothing_that_the_others_do_not_g
     assert "late" not in topics
 
 
-async def test_a_set_that_is_stopped_at_once_ends_cleanly(
-    three: ReplicaSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(set_member, "SWITCH_TIMEOUT_S", 0.5)
-    await asyncio.gather(*(three.stop(number) for number in (1, 2, 3)))
+async def test_a_set_that_is_stopped_at_once_ends_cleanly(three: ReplicaSet) -> None:
+    await three.stop_all_at_once()
     assert not [each for each in (1, 2, 3) if (three.root_of(each) / "abort").exists()]
 
 
@@ -165,7 +161,7 @@ async def test_what_a_stopped_master_could_not_replicate_is_refused_and_kept_unc
     confirmed = replica.machine.replica_state.replicated_offset
     # The others get nothing more, as if they had just stopped.
     monkeypatch.setattr(replica, "wrote", lambda: None)
-    monkeypatch.setattr(set_member, "SWITCH_TIMEOUT_S", 0.5)
+    three.hand_over_within(SHORT_S)
     told: list[StoreError | None] = []
     end = store.put(MessageToStore("orders", 0, b"late", "")).end_offset
     store.safe_point.when(end, told.append)
@@ -606,6 +602,7 @@ async def test_replicas_that_nobody_leads_are_not_ready(
     monkeypatch.setattr(engine_health, "UNWRITABLE_PATIENCE_MS", 0)
     monkeypatch.setattr(three.memory, "campaign", lambda *_: SwapOutcome.UNKNOWN)
     monkeypatch.setattr(three.memory, "announce", refuse)
+    three.hand_over_within(SHORT_S)
     await three.stop(await three.master())
     members = [three.member(number) for number in three.brokers]
     await until(
