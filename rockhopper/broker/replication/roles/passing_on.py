@@ -31,6 +31,8 @@ class PassingOn:
         self._credentials = credentials
         self._splice_ms = splice_ms
         self._handed_off: Handover | None = None
+        self._was_passed_on = False
+        """Whether the clients that were held last have been forwarded, even if that has ended."""
         self._returning: Handover | None = None
         self._refusing: tuple[Server, FrameHandler] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -38,8 +40,10 @@ class PassingOn:
 
     @property
     def has_ended(self) -> bool:
-        """Whether clients were forwarded, and all of them have disconnected."""
-        return self._handed_off is not None and not self._handed_off.has_clients
+        """Whether no client is forwarded any more: all have disconnected, or it was stopped."""
+        if self._handed_off is None:
+            return self._was_passed_on
+        return not self._handed_off.has_clients
 
     async def drain(self, timeout_s: float) -> None:
         """Forward clients until all have disconnected, for *timeout_s* or until ``hurry``."""
@@ -58,6 +62,7 @@ class PassingOn:
     def hold(self, server: Server) -> Handover:
         """Hold all requests of the clients of *server* until they are forwarded."""
         self.send_away()
+        self._was_passed_on = False
         return Handover(server, self._outgoing)
 
     async def pass_on(
@@ -69,7 +74,7 @@ class PassingOn:
         respond, no client is forwarded. Requests of the codes *own* stay here.
         """
         self.stop()
-        self._handed_off = handed_off
+        self._handed_off, self._was_passed_on = handed_off, True
         address = finder.master_address()
         try:
             async with asyncio.timeout(MASTER_TIMEOUT_S):
@@ -103,6 +108,7 @@ class PassingOn:
         self._refusing = None
         self._cancel_timer()
         returning, self._handed_off = self._handed_off, None
+        self._was_passed_on = False
         if returning is None:
             returning = Handover(server, self._outgoing)
             returning.leave()

@@ -74,10 +74,32 @@ async def test_nobody_is_passed_on_to_a_master_that_does_not_answer(
     assert [(line["event"], line["to"], line["reason"]) for line in lines] == [
         ("clients cannot be forwarded to the new master", "127.0.0.1:9", "connection refused")
     ]
-    assert not passing.has_ended
     other = Server("broker", HANDLER, connections_max=10)
     passing.begin_to_refuse(other, frozenset())
     assert other.handler is HANDLER
+
+
+async def test_draining_ends_when_the_master_does_not_answer_but_not_before_it_is_asked(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passing_on, "serves", refuses)
+    passing = new()
+    await passing.pass_on(passing.hold(server), Master(), frozenset())
+    await passing.drain(NEVER_MS)
+    held = passing.hold(server)
+    assert not passing.has_ended
+    draining = start_task(passing.drain(NEVER_MS))
+    await asyncio.sleep(0)
+    assert not draining.done()
+    await passing.pass_on(held, Master(), frozenset())
+    await draining
+
+
+async def test_who_was_recalled_is_drained_again(server: Server) -> None:
+    passing = new()
+    await passing.pass_on(passing.hold(server), Master(), frozenset())
+    passing.recall(server)
+    assert not passing.has_ended
 
 
 async def test_a_server_refuses_by_itself_once_nobody_is_passed_on_any_more(
@@ -91,6 +113,7 @@ async def test_a_server_refuses_by_itself_once_nobody_is_passed_on_any_more(
     assert other.handler is not HANDLER
     passing.stop()
     assert other.handler is HANDLER
+    assert passing.has_ended
 
 
 async def test_draining_ends_with_the_last_client_and_with_its_time(server: Server) -> None:

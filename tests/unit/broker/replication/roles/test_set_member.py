@@ -277,6 +277,14 @@ async def test_a_master_that_is_stopped_passes_its_clients_on_until_they_have_go
     assert await read_all(patient.nameserver, "orders", 2) == [b"after", b"before"]
 
 
+async def test_a_set_that_is_stopped_at_once_waits_for_no_client(patient: ReplicaSet) -> None:
+    first = await patient.master(in_sync=3)
+    async with WireClient(patient.brokers[first].address) as client:
+        await client.ask(RequestCode.SEND_MESSAGE, send_fields("orders"), b"before")
+        await patient.stop_all_at_once()
+        await client.task
+
+
 async def test_a_master_that_is_told_to_hurry_waits_for_no_client(
     patient: ReplicaSet,
 ) -> None:
