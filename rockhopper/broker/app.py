@@ -140,9 +140,8 @@ class Broker(BrokerCore, StoreListener):
         self.stats = BrokerStats(now_ms=self.clock.steady_ms)
         self.metrics_page = MetricsPage()
         self.access = guard_of(config)
-        self.access.on_change.append(self.advertisement_changed)
         self.servers = Servers(self, self.advertisement, http_socket)
-        self.access.authenticator.on_change.append(self.servers.end_user)
+        self.access.listeners.append(self.servers)
         self.failed = asyncio.Event()
         """Set when the store has failed: stop the process, with an exit code for failure."""
         self._timers: list[asyncio.TimerHandle] = []

@@ -36,6 +36,7 @@ from rockhopper.broker.settings.advertise import Advertiser, choose_fixed_host
 from rockhopper.broker.settings.broker_config import Role
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.lease_gate import LeaseGate
+from rockhopper.broker.users.guard import AccountListener
 from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol.addresses import host_bytes
 
@@ -48,7 +49,7 @@ ANNOUNCE_TIMEOUT_S = 3.0
 VIP_PORTS_BELOW = 2
 
 
-class Servers:
+class Servers(AccountListener):
     """The servers of one broker. Belongs to the event loop."""
 
     remoting: Server
@@ -292,7 +293,11 @@ class Servers:
 
     # The connections.
 
-    def end_user(self, name: str) -> None:
+    def accounts_changed(self) -> None:
+        """Share the accounts with name servers soon."""
+        self.announce_soon()
+
+    def user_changed(self, name: str) -> None:
         """Close the connections of a user that was changed or deleted."""
         servers = [self.remoting] if hasattr(self, "remoting") else []
         if self.name_service is not None:

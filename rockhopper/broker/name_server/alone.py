@@ -20,12 +20,13 @@ from rockhopper.broker.settings.advertise import choose_fixed_host
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.users.accounts import User
+from rockhopper.broker.users.guard import AccountListener
 from rockhopper.protocol.signing import Credentials
 
 INNER_USER = "rockhopper.inner"
 
 
-class NameServer:
+class NameServer(AccountListener):
     """A process that answers which brokers serve a topic."""
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -47,9 +48,7 @@ class NameServer:
             now_ms=BrokerClock().steady_ms,
         )
         page = ServedPage(self._page, PageReaders.BALANCERS)
-        self.guard.authenticator.on_change.append(
-            lambda user: close_connections_of(user, [self._service.server])
-        )
+        self.guard.listeners.append(self)
         self._console = Console(config, self.guard, lambda: self.address, self._ports.certificate)
         self._http = HttpServer(
             {"/healthz": page, "/readyz": page},
@@ -57,6 +56,10 @@ class NameServer:
             self._console.applications(),
             self._console.knows_name,
         )
+
+    def user_changed(self, name: str) -> None:
+        """Close the connections of a user."""
+        close_connections_of(name, [self._service.server])
 
     def prepare(self) -> None:
         """Bind the ports, so that ``addresses`` are known. Raises StartError."""

@@ -70,4 +70,4 @@ class SharedAccounts:
         self._guard.use(users, rules)
         for name, user in before.items():
             if users.get(name) != user:
-                self._guard.authenticator.user_changed(name)
+                self._guard.user_changed(name)

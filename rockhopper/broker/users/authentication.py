@@ -67,9 +67,6 @@ class Authenticator:
     ) -> None:
         """*users* is read for each signature, and may change."""
         self.is_enabled = is_enabled
-        self.on_change: list[Callable[[str], None]] = []
-        """Called with the name of a user who was deleted or disabled, or has a new secret; the
-        listener must close everything that acts in this name."""
         self.users = users
         self._clock = clock
         self._by_address = FailureAllowance(ADDRESSES_MAX)
@@ -131,11 +128,6 @@ class Authenticator:
             counted.charge(name, self._clock())
             raise self._refusal(host)
         return Principal(host, user.name)
-
-    def user_changed(self, name: str) -> None:
-        """Notify all listeners, which close everything that acts in the name of a user."""
-        for listener in list(self.on_change):
-            listener(name)
 
     def _refusal(self, host: str) -> NotAuthenticated:
         self._refused += 1

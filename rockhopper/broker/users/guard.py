@@ -6,7 +6,7 @@ whose rules allow what the request does.
 """
 
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rockhopper.broker.users.access import CLUSTER, AccessRules, Action, Resource, ResourceKind
 from rockhopper.broker.users.accounts import Rule, RuleIndex, User, decide
@@ -20,6 +20,21 @@ PRINCIPALS_MAX = 1024
 NOTES = Resource(ResourceKind.TOPIC, STATE_TOPIC)
 """A replica set stores secrets in this topic, so no rule can allow access to it."""
 Question = tuple[tuple[Action, ...], Resource]
+
+
+class AccountListener:
+    """Learns of changed users and rules, in the event loop; overrides what it needs."""
+
+    __slots__ = ()
+
+    def accounts_changed(self) -> None:
+        """Handle any change of users or rules."""
+
+    def user_changed(self, name: str) -> None:
+        """Close everything that acts in the name of a user.
+
+        The user was deleted or disabled, or has a new secret.
+        """
 
 
 class Guard(AccessRules):
@@ -44,8 +59,7 @@ class Guard(AccessRules):
         self.seal_secret = seal_secret or secrets.token_bytes(32)
         """The secret by which a console of this process, or of its parent, seals a visitor's host.
         """
-        self.on_change: list[Callable[[], None]] = []
-        """Called when users or rules have changed."""
+        self.listeners: list[AccountListener] = []
         self._authorizes = authorizes
         self._cluster = Resource(ResourceKind.CLUSTER, cluster_name)
         self._users: Mapping[str, User] = {}
@@ -62,11 +76,16 @@ class Guard(AccessRules):
         self._verdicts.clear()
 
     def rules_changed(self) -> None:
-        """Drop cached decisions."""
+        """Drop cached decisions, and notify the listeners."""
         self._indexes.clear()
         self._verdicts.clear()
-        for listener in self.on_change:
-            listener()
+        for listener in self.listeners:
+            listener.accounts_changed()
+
+    def user_changed(self, name: str) -> None:
+        """Notify the listeners, which close everything that acts in the name of a user."""
+        for listener in self.listeners:
+            listener.user_changed(name)
 
     @property
     def users(self) -> Mapping[str, User]:

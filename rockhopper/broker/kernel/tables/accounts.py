@@ -92,7 +92,7 @@ class UserTable(_AccountTable):
 
     def _notify(self, guard: Guard, name: str) -> None:
         super()._notify(guard, name)
-        guard.authenticator.user_changed(name)
+        guard.user_changed(name)
 
     def delete(self, name: str) -> None:
         """Delete a user, if it exists."""

@@ -14,6 +14,7 @@ from rockhopper.broker.users.errors import InvalidParameter, NoPermission
 from rockhopper.broker.users.guard import Guard
 from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol.errors import MalformedBodyError
+from tests.support.heard_users import HeardUsers
 
 ROOT = User("root", "the secret of root", is_super=True)
 ORDERS = Resource(ResourceKind.TOPIC, "orders")
@@ -30,8 +31,8 @@ class Shared:
     def __init__(self) -> None:
         self.guard = Guard(remote_admin=False, authenticates=True, authorizes=True)
         self.guard.use({"root": ROOT}, {})
-        self.ended: list[str] = []
-        self.guard.authenticator.on_change.append(self.ended.append)
+        self.heard = HeardUsers()
+        self.guard.listeners.append(self.heard)
         self.accounts = SharedAccounts(self.guard)
         self.accounts.set_own_accounts({"root": ROOT}, {})
 
@@ -63,7 +64,7 @@ def test_users_and_rules_of_brokers_decide(shared: Shared) -> None:
     assert shared.may("root")
     shared.share("b-0")
     assert not shared.may("al")
-    assert shared.ended == ["al"]
+    assert shared.heard.users == ["al"]
 
 
 def test_who_is_known_to_several_is_who_the_first_says(shared: Shared) -> None:
@@ -71,7 +72,7 @@ def test_who_is_known_to_several_is_who_the_first_says(shared: Shared) -> None:
     shared.share("b-0", User("al", "one"), User("root", "another"))
     assert shared.guard.users == {"root": ROOT, "al": User("al", "one")}
     assert not shared.may("al")
-    assert shared.ended == ["al"]
+    assert shared.heard.users == ["al"]
 
 
 def test_a_super_user_alone_shares(shared: Shared) -> None:

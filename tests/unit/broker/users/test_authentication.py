@@ -129,10 +129,3 @@ def test_one_line_a_minute_tells_of_refusals(
     text = capsys.readouterr().out
     assert text.count("without a valid user") == 2
     assert SECRET not in text
-
-
-def test_whoever_acts_in_a_users_name_hears_of_changes(authenticator: Authenticator) -> None:
-    heard: list[str] = []
-    authenticator.on_change += [heard.append, heard.append]
-    authenticator.user_changed("alice")
-    assert heard == ["alice", "alice"]

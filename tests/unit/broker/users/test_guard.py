@@ -6,6 +6,7 @@ from rockhopper.broker.users.access import CLUSTER, AccessRules, Action, Resourc
 from rockhopper.broker.users.accounts import Pattern, Rule, User, parse_actions
 from rockhopper.broker.users.guard import VERDICTS_MAX, Guard, guard_of
 from rockhopper.broker.users.peer import Principal
+from tests.support.heard_users import HeardUsers
 
 NOTES = Resource(ResourceKind.TOPIC, "rmq_sys_rockhopper_state")
 ORDERS, MINE = Resource(ResourceKind.TOPIC, "orders"), Resource(ResourceKind.CLUSTER, "mine")
@@ -88,6 +89,13 @@ def test_a_question_looks_at_the_rules_about_its_resource_alone(
     for number in numbers:
         assert may(made, "alice", Action.PUB, Resource(ResourceKind.TOPIC, f"orders-{number}"))
     assert len(looked_at) == 2 * len(numbers)
+
+
+def test_each_listener_learns_in_whose_name_nobody_may_act_now() -> None:
+    made, heard = guard(), [HeardUsers(), HeardUsers()]
+    made.listeners += heard
+    made.user_changed("alice")
+    assert [each.users for each in heard] == [["alice"], ["alice"]]
 
 
 def test_without_authentication_all_is_as_it_was() -> None:

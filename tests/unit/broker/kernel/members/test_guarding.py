@@ -21,6 +21,7 @@ from rockhopper.broker.users.accounts import User
 from rockhopper.broker.users.guard import Guard
 from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol.signing import SECRET_LENGTH_MIN
+from tests.support.heard_users import HeardUsers
 from tests.support.peers import Peer
 
 ON = {"authenticationEnabled": "true"}
@@ -73,13 +74,13 @@ def test_brokers_that_need_the_same_user_make_none_up(tmp_path: Path) -> None:
 
 def test_changes_of_users_count_at_once_and_end_their_connections(tmp_path: Path) -> None:
     guard, users = guarded(tmp_path, ON | ROOT)
-    heard: list[str] = []
-    guard.authenticator.on_change.append(heard.append)
+    heard = HeardUsers()
+    guard.listeners.append(heard)
     root = Principal("10.0.0.7", "root")
     assert guard.may(root, Action.UPDATE, CLUSTER)
     users.store_user(User("root", "another secret", is_super=True, is_enabled=False))
     assert not guard.may(root, Action.UPDATE, CLUSTER)
-    assert heard == ["root"]
+    assert heard.users == ["root"]
 
 
 def test_who_may_publish_is_who_speaks_for_the_client(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.users.access import KINDS, ResourceKind
 from rockhopper.broker.users.accounts import Pattern, PolicyType, Rule, User, parse_actions
 from rockhopper.broker.users.guard import Guard
+from tests.support.heard_users import HeardUsers
 
 ALICE = User("alice", "a secret of alice", is_super=True)
 RULES = (
@@ -28,8 +29,8 @@ def acls(path: Path) -> AclTable:
 class Heard(Guard):
     def __init__(self, *, remote_admin: bool, authenticates: bool) -> None:
         super().__init__(remote_admin=remote_admin, authenticates=authenticates)
-        self.users_changed: list[str] = []
-        self.authenticator.on_change.append(self.users_changed.append)
+        self.heard = HeardUsers()
+        self.listeners.append(self.heard)
 
 
 def test_what_is_saved_is_read_again(tmp_path: Path) -> None:
@@ -109,4 +110,4 @@ def test_entries_go_to_other_replicas_and_come_back(tmp_path: Path) -> None:
     assert (other.users, others_rules.rules) == (table.users, rules.rules)
     other.take_entry("alice", None)
     others_rules.take_entry("alice", None)
-    assert (other.users, others_rules.rules, guard.users_changed) == ({}, {}, ["alice", "alice"])
+    assert (other.users, others_rules.rules, guard.heard.users) == ({}, {}, ["alice", "alice"])
