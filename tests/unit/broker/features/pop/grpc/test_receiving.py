@@ -134,7 +134,7 @@ def test_only_messages_that_did_not_leave_are_given_back() -> None:
     class Receiving:
         returned: Any = None
 
-        def given_back(self, received: list[Any]) -> None:
+        def give_back(self, received: list[Any]) -> None:
             self.returned = received
 
     side = Receiving()
