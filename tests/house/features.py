@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from tests.house.tree import BROKER, Module, Tree, is_in
 
 DECLARED = {"name", "requires", "tests"}
-# The newest feature that has its own state and request codes for it.
-NEWEST_STATEFUL = "sink"
+# The feature that CONTRIBUTING.md shows: it has its own state, and request codes for it.
+EXAMPLE = "sink"
 # The minimum: a declaration, processors and a state.
 OWN_FILES_MIN = 3
 _TEST = re.compile(r"^ *(?:async )?def test_", re.MULTILINE)
@@ -84,27 +84,30 @@ def shares(tree: Tree) -> dict[str, float]:
 
 
 def importers(tree: Tree) -> Iterator[str]:
-    """Yield the files that import a feature without being part of it, once for each feature."""
-    for package in tree.features:
-        for module in tree.modules:
-            if not is_in(module.name, package) and any(
-                is_in(name, package) for name in tree.imports(module)
-            ):
-                yield f"{package}: {module.path}"
+    """Yield the files that import a feature without being part of it, with these features."""
+    for module in tree.modules:
+        foreign = [
+            package
+            for package in tree.features
+            if not is_in(module.name, package)
+            and any(is_in(name, package) for name in tree.imports(module))
+        ]
+        if foreign:
+            yield f"{module.path}: {', '.join(foreign)}"
 
 
 def files_for_stateful_request(tree: Tree) -> Iterator[str]:
-    """Yield the files of the broker that the newest feature with state needed.
+    """Yield the files of the broker that a feature with state needs, as the example shows.
 
     These are the files outside its folder whose code names it (without comments, docstrings and
     settings), and the minimum of files in such a folder.
     """
     for number in range(OWN_FILES_MIN):
         yield f"in its own folder: {number + 1}"
-    pattern = re.compile(NEWEST_STATEFUL, re.IGNORECASE)
+    pattern = re.compile(EXAMPLE, re.IGNORECASE)
     for module in tree.broker:
         is_own = any(
-            NEWEST_STATEFUL in package and is_in(module.name, package) for package in tree.features
+            EXAMPLE in package and is_in(module.name, package) for package in tree.features
         )
         if is_own or is_in(module.name, f"{BROKER}.settings"):
             continue

@@ -1,4 +1,4 @@
-"""Every path and file name of a store directory, as RocketMQ lays it out.
+"""The paths and file names of a store directory, as RocketMQ lays it out; features name their own.
 
     <root>/lock                    held by the one process that uses the store (lock_file.py)
     <root>/abort                   exists while a broker runs, and after it was killed

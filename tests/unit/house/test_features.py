@@ -27,7 +27,7 @@ def test_a_declared_feature_has_the_tests_below_its_paths(tmp_path: Path) -> Non
     assert features.shares(tree) == {"broker.features.sinks": 50.0}
 
 
-def test_files_outside_import_a_feature_once_for_each(tmp_path: Path) -> None:
+def test_files_outside_that_import_features_are_named_with_these(tmp_path: Path) -> None:
     tree = house(
         tmp_path,
         broker__features__pop__service="from rockhopper.broker.features.pop import lanes\n",
@@ -39,9 +39,8 @@ def test_files_outside_import_a_feature_once_for_each(tmp_path: Path) -> None:
         ),
     )
     assert sorted(features.importers(tree)) == [
-        "broker.features.pop: broker/app.py",
-        "broker.features.pop: broker/features/sinks/notes.py",
-        "broker.features.sinks: broker/app.py",
+        "broker/app.py: broker.features.pop, broker.features.sinks",
+        "broker/features/sinks/notes.py: broker.features.pop",
     ]
 
 

@@ -14,7 +14,7 @@ def test_functions_of_ours_are_noted_and_others_are_not() -> None:
     with Tracer() as tracer:
         parse_whole_number("1")
         json.dumps({})
-    assert tracer.functions == {"protocol/properties.py whole_number"}
+    assert tracer.functions == {"protocol/properties.py parse_whole_number"}
 
 
 def test_a_timer_that_ran_once_is_no_part_of_the_request() -> None:
@@ -24,7 +24,7 @@ def test_a_timer_that_ran_once_is_no_part_of_the_request() -> None:
             parse_whole_number("1")
     with tracers[0]:
         tag_error("")
-    assert traces.common(tracers) == ["protocol/properties.py whole_number"]
+    assert traces.common(tracers) == ["protocol/properties.py parse_whole_number"]
 
 
 def test_files_are_counted_once() -> None:
