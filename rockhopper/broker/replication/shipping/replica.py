@@ -2,12 +2,12 @@
 
 All calls of the machine are made in the event loop's thread. ``DiskActions`` performs the disk
 writes that the machine waits for, ``OpenLinks`` holds the connections, and ``SetPresence`` the
-engine's entry of this replica. Requests to the engine are tasks.
+engine's entry of this replica. The requests of ``EngineActions`` run beside each other.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from random import uniform
 from typing import Any, Protocol
@@ -19,13 +19,14 @@ from rockhopper.broker.replication.election.epochs import cut
 from rockhopper.broker.replication.election.machine import Machine
 from rockhopper.broker.replication.election.messages import Beat, Hello, Refused, Welcome
 from rockhopper.broker.replication.election.replica_disk import COPIED, RESTORED, ReplicaDisk
-from rockhopper.broker.replication.election.replica_set import Announcement, SetView, SwapOutcome
+from rockhopper.broker.replication.election.replica_set import Announcement, SetView
 from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
 from rockhopper.broker.replication.election.wire import WireError
-from rockhopper.broker.replication.engines.engine import Engine, EngineError
+from rockhopper.broker.replication.engines.engine import Engine
 from rockhopper.broker.replication.shipping.clock_difference import ClockDifference
 from rockhopper.broker.replication.shipping.disk_actions import DiskAction, DiskActions
+from rockhopper.broker.replication.shipping.engine_actions import EngineAction, EngineActions
 from rockhopper.broker.replication.shipping.engine_health import EngineHealth
 from rockhopper.broker.replication.shipping.link import Link
 from rockhopper.broker.replication.shipping.membership import Membership
@@ -41,7 +42,6 @@ log = structlog.get_logger("broker.ha")
 
 TICK_S = 0.05
 ANNOUNCE_LOOK_S = 1.0
-ENGINE_FAREWELL_TIMEOUT_S = 1.0
 
 
 def now_ms() -> int:
@@ -92,7 +92,6 @@ class RunningReplica:
         self._membership = membership
         self._log = replica_log
         self._replica_disk = replica_disk
-        self._engine = engine
         self._owner = owner
         self._timing = timing or Timing()
         self._now_ms = now
@@ -104,6 +103,7 @@ class RunningReplica:
         self._presence = SetPresence(
             membership.id, replica_disk, replica_log, engine, self.engine_health, now
         )
+        self._engine_actions = EngineActions(engine, self._presence, self.engine_health, now)
         self.clock = ClockDifference(now, wall)
         self._machine: Machine | None = None
 
@@ -215,28 +215,10 @@ class RunningReplica:
         await self._links.wait_closed()
         answers = True
         if self._machine and (term := self._machine.term):
-            leader = self._presence.leader(term.epoch)
-            answers = await self._bid_farewell(self._engine.resign(leader))
+            answers = await self._engine_actions.resign_finally(term.epoch)
         self._disk_actions.save_replicated_offset()
         self._disk_actions.close()
-        if is_store_closed and answers:
-            await self._bid_farewell(self._engine.withdraw())
-        await self._engine.close()
-
-    async def _bid_farewell(self, request: Awaitable[None]) -> bool:
-        """Return whether the engine completed the request.
-
-        If it did not, the lease and the announcement expire by themselves.
-        """
-        try:
-            async with asyncio.timeout(ENGINE_FAREWELL_TIMEOUT_S):
-                await request
-        except (EngineError, TimeoutError) as error:
-            log.warning(
-                "the engine could not be notified of the shutdown", reason=str(error) or "no answer"
-            )
-            return False
-        return True
+        await self._engine_actions.close(withdraws=is_store_closed and answers)
 
     def wrote(self) -> None:
         """Report the log's end to the machine; a master also sends new data to its followers."""
@@ -452,7 +434,7 @@ class RunningReplica:
     ) -> None:
         match action:
             case actions.Release():
-                self._spawn(self._release(action.epoch))
+                self._spawn(self._engine_actions.release(action.epoch))
             case actions.Lead():
                 self._role_log.elected(action.epoch)
                 self._owner.lead(action.epoch)
@@ -463,42 +445,9 @@ class RunningReplica:
                 log.critical("this replica needs an operator", reason=action.text)
                 self._owner.require_operator(action.text)
 
-    async def _ask(
-        self, action: actions.Campaign | actions.Alter | actions.Renew | actions.Read
-    ) -> None:
-        machine, engine, asked_at_ms = self.machine, self._engine, self._now_ms()
-        match action:
-            case actions.Campaign():
-                me = self._presence.leader(action.state.epoch)
-                outcome, view = await engine.campaign(action, me)
-                self.engine_health.record_outcome(outcome)
-                machine.campaigned(outcome, view, self._now_ms())
-            case actions.Alter():
-                outcome, version = await engine.alter(action)
-                self.engine_health.record_outcome(outcome)
-                machine.altered(outcome, version, self._now_ms())
-            case actions.Renew():
-                epoch = machine.term.epoch if machine.term else 0
-                me = self._presence.leader(epoch)
-                outcome = await engine.renew(me, action.version) if epoch else SwapOutcome.REFUSED
-                if epoch:
-                    self.engine_health.renewed(outcome, asked_at_ms)
-                machine.renewed(outcome, asked_at_ms)
-            case actions.Read():
-                try:
-                    view = await engine.read()
-                    self.engine_health.answered()
-                    if not self.second_because:
-                        machine.saw(view, self._now_ms())
-                except EngineError as error:
-                    log.warning("the engine does not answer", reason=str(error))
+    async def _ask(self, action: EngineAction) -> None:
+        await self._engine_actions.perform(action, self.machine)
         self.perform()
-
-    async def _release(self, epoch: int) -> None:
-        try:
-            await self._engine.resign(self._presence.leader(epoch))
-        except EngineError as error:
-            log.warning("the lease could not be released: it will expire", reason=str(error))
 
     async def _write(self, action: DiskAction) -> None:
         await self._disk_actions.perform(action)

@@ -16,7 +16,12 @@ from rockhopper.broker.replication.election.messages import Hello, Refused
 from rockhopper.broker.replication.election.replica_disk import ReplicaDisk
 from rockhopper.broker.replication.election.replica_set import NOTHING_SEEN, Leader, Replica
 from rockhopper.broker.replication.engines.engine import MemoryEngine
-from rockhopper.broker.replication.shipping import disk_actions, replica, set_presence
+from rockhopper.broker.replication.shipping import (
+    disk_actions,
+    engine_actions,
+    replica,
+    set_presence,
+)
 from rockhopper.broker.replication.shipping.links import Links
 from tests.support.hang import HANG_S
 from tests.support.link_frames import Frames
@@ -353,7 +358,7 @@ async def test_who_stops_in_a_moment_withdraws_nothing_of_another_process(tmp_pa
 async def test_an_engine_that_does_not_answer_delays_no_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_leader: bool
 ) -> None:
-    monkeypatch.setattr(replica, "ENGINE_FAREWELL_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(engine_actions, "FAREWELL_TIMEOUT_S", 0.01)
     asked: list[str] = []
 
     async def resign(_engine: MemoryEngine, _leader: Leader) -> None:
