@@ -123,7 +123,10 @@ class SubscriberReply(PlainReply):
 def pull_of(
     connection: RemotingConnection, request: PullHeader, reply: PlainReply | None = None
 ) -> Pull:
-    """Return the pull for a request header, answered by *reply*; None: anybody's."""
+    """Return the pull for a request header.
+
+    *reply* answers it; without one, it is answered with no further check of access.
+    """
     fields = request.extFields
     return Pull(
         connection,

@@ -350,7 +350,10 @@ class MessageStore:
         self.staging.multi_dispatch.begin_anew(self.opened.queues.topics())
 
     def depose(self, error: StoreFailedError) -> None:
-        """Stop all writes, and answer waiting requests with *error*; then close and reopen."""
+        """Stop all writes, and answer waiting requests with *error*.
+
+        The caller must then close and reopen the store.
+        """
         self.log.seal(error)
         self.failure = error
         self.safe_point.fail(error)

@@ -162,8 +162,8 @@ class OffsetProcessors:
     def _is_of_the_past(self, request: Request, fields: UpdateConsumerOffsetRequest) -> bool:
         """Return whether a consumer commits a position that belongs to an older history of the log.
 
-        Consumers commit remembered positions one-way; a client that waits for the answer is
-        explicit.
+        Consumers commit remembered positions one-way; a client that waits for the answer means
+        the offset that it sends.
         """
         return request.oneway and not self._positions.may_commit(
             request.connection,

@@ -252,7 +252,7 @@ class DelayedDelivery(Part):
                     self.table.set_offset(about.level, end_offset)
 
     def _find_levels_that_are_no_more(self) -> None:
-        """Create timers for levels with messages that the setting no longer defines."""
+        """Create timers for levels that still hold messages but are no longer in the setting."""
         for queue_id in self._store.reading.queue_ids(SCHEDULE_TOPIC):
             level = queue_id + 1
             if level in self._timers:

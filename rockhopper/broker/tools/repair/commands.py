@@ -270,7 +270,10 @@ def backup_command(
 def _back_up(
     view: StoreView, backup: Backup, plan: BackupPlan, value: dict[str, object], *, prune: bool
 ) -> tuple[str, int]:
-    """Add a point and complete the JSON *value*; return a sentence and the damaged ranges."""
+    """Add a point, and add its numbers to *value*.
+
+    Returns a summary for the user, and the number of damaged ranges.
+    """
     now_ms = time.time_ns() // 1_000_000
     bar = Bar("Copying", plan.log_end - plan.new_bytes, plan.log_end)
     with room(backup.directory, plan.new_bytes, _BACKUP_GOES_ON), bar:

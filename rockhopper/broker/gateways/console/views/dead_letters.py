@@ -108,7 +108,10 @@ def _back_of(visit: Visit, fields: Mapping[str, str]) -> Back:
 
 
 async def _requeue_all(visit: Visit, asked: Back, *, dry_run: bool) -> _RequeueTotals:
-    """Requeue, or plan it; return where each message goes, or why it stays."""
+    """Requeue, or with *dry_run* only plan to.
+
+    Returns where each message goes, or why it stays.
+    """
     sums = _RequeueTotals()
     requeued = visit.admin.dead_letters.requeue(
         asked.group,

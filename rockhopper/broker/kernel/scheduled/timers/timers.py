@@ -398,8 +398,8 @@ class Timers(Part):
     def follow(self) -> bool:
         """Index a part of the queue; return whether there may be more. Raises OSError.
 
-        For a replica that follows. It is open but never started, learns of deliveries from its
-        master, and ends with ``leave``.
+        For a replica that follows: its timers are opened and never started. It learns of
+        deliveries from its master, and ends with ``leave``.
         """
         return self.queue.follow()
 
