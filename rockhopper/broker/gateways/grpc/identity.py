@@ -17,7 +17,7 @@ from rockhopper.protocol.signing import parse_grpc_authorization
 AUTHORIZATION, SIGNED = "authorization", "x-mq-date-time"
 
 
-class _Proof(NamedTuple):
+class _Proved(NamedTuple):
     """The last proof of identity on a connection."""
 
     authorization: str
@@ -33,7 +33,7 @@ class ConnectionIdentity:
     def __init__(self, host: str) -> None:
         self.anonymous = Principal(host)
         """The principal of calls that prove nothing."""
-        self._proof: _Proof | None = None
+        self._proof: _Proved | None = None
         self._failures = FailureAllowance()
         """The names that have failed to authenticate on the connection."""
 
@@ -54,7 +54,7 @@ class ConnectionIdentity:
         proof = self._proof
         if proof is None or (authorization, signed) != proof[:2]:
             principal = self._verify(access, authorization, signed)
-            proof = self._proof = _Proof(authorization, signed, principal)
+            proof = self._proof = _Proved(authorization, signed, principal)
         return proof.principal
 
     def _verify(self, guard: Guard, authorization: str, signed: str) -> Principal:
