@@ -95,8 +95,8 @@ class MemorySet:
     lease_until_ms: float = 0.0
     members: dict[int, Announcement] = field(default_factory=dict)
     starts: dict[Replica, int] = field(default_factory=dict)
-    watchers: list[Callable[[], None]] = field(default_factory=list)
-    """Called after each change, except the expiry of a lease, which the next read detects."""
+    watchers: list[asyncio.Event] = field(default_factory=list)
+    """Set after each change, except the expiry of a lease, which the next read detects."""
     _members_until_ms: dict[int, float] = field(default_factory=dict)
 
     def read(self, now_ms: float) -> SetView:
@@ -169,8 +169,8 @@ class MemorySet:
         self.lease_until_ms = now_ms + self.lease_ms
 
     def _changed(self) -> None:
-        for watcher in list(self.watchers):
-            watcher()
+        for watcher in self.watchers:
+            watcher.set()
 
 
 class MemoryEngine:
@@ -190,14 +190,14 @@ class MemoryEngine:
     async def watch(self) -> AsyncGenerator[SetView, None]:
         """See Engine; the expiry of a lease alone is not a change."""
         changed = asyncio.Event()
-        self._memory.watchers.append(changed.set)
+        self._memory.watchers.append(changed)
         try:
             while not self._is_closed:
                 changed.clear()
                 yield self._memory.read(self._now_ms())
                 await changed.wait()
         finally:
-            self._memory.watchers.remove(changed.set)
+            self._memory.watchers.remove(changed)
 
     async def campaign(
         self, request: Campaign, leader: Leader
@@ -236,5 +236,5 @@ class MemoryEngine:
     async def close(self) -> None:
         """End the watches of this engine."""
         self._is_closed = True
-        for watcher in list(self._memory.watchers):
-            watcher()
+        for watcher in self._memory.watchers:
+            watcher.set()
