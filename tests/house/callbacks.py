@@ -11,7 +11,8 @@ A slot is an attribute that holds a function of another object. These are counte
   they are reported, but not bounded.
 
 A list of listeners, to which other objects append, is a slot of its own kind and is counted
-separately.
+separately: of callables, or of objects of a class whose name ends in Listener. Its name and type
+identify it, since one list is reached by many ways (``connection.on_close``, ``session.on_close``).
 """
 
 import ast
@@ -36,15 +37,15 @@ class Declared:
     """By module: the names that are aliases of callable types."""
     slots: frozenset[str]
     """Attributes that hold a callable in some class."""
-    lists: frozenset[str]
-    """Attributes that hold a list of callables."""
+    lists: dict[str, set[str]]
+    """Attributes that hold a list of listeners -> their types."""
 
 
 def declared(tree: Tree) -> Declared:
     """Collect the declarations in the classes of the broker."""
     aliases = _aliases(tree)
     slots: set[str] = set()
-    lists: set[str] = set()
+    lists: dict[str, set[str]] = defaultdict(set)
     for module in tree.broker:
         known = aliases[module.name]
         functions = {node.name for node in module.tree.body if isinstance(node, _FUNCTIONS)}
@@ -55,10 +56,11 @@ def declared(tree: Tree) -> Declared:
                     isinstance(value, ast.Name) and value.id in functions
                 )
                 if annotation is not None and _is_list(annotation):
-                    lists |= {name} if is_callable else set()
+                    if is_callable or _names_listener(annotation):
+                        lists[name].add(ast.unparse(annotation).strip("'\""))
                 elif is_function or is_callable:
                     slots.add(name)
-    return Declared(aliases, frozenset(slots), frozenset(lists))
+    return Declared(aliases, frozenset(slots), dict(lists))
 
 
 def _aliases(tree: Tree) -> dict[str, dict[str, ast.expr]]:
@@ -98,20 +100,26 @@ def assigned_slots(tree: Tree, known: Declared) -> list[str]:
 
 
 def listener_lists(tree: Tree, known: Declared) -> list[str]:
-    """Return lists of listeners that other objects append to, with the places."""
+    """Return lists of listeners that other objects append to, with the places.
+
+    A place appears with each type that lists of this name have.
+    """
     places: dict[str, list[str]] = defaultdict(list)
     for module in tree.broker:
         for node in module.nodes:
             if (
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Attribute)
-                and node.func.attr == "append"
+                and node.func.attr in ("append", "add")
                 and _is_outside(holder := node.func.value)
                 and holder.attr in known.lists
             ):
-                slot = f"{_last_name(holder.value)}.{holder.attr}"
-                places[slot].append(f"{module.path}:{node.lineno}")
-    return [f"{slot}: {', '.join(found)}" for slot, found in sorted(places.items())]
+                places[holder.attr].append(f"{module.path}:{node.lineno}")
+    return [
+        f"{name}, {kind}: {', '.join(found)}"
+        for name, found in sorted(places.items())
+        for kind in sorted(known.lists[name])
+    ]
 
 
 def callbacks(tree: Tree, known: Declared) -> list[str]:
@@ -269,6 +277,12 @@ def _methods_by_line(module: Module) -> dict[int, set[str]]:
 def _is_list(annotation: ast.expr) -> bool:
     text = ast.unparse(annotation).strip("'\"")
     return text.startswith(("list[", "dict[", "set["))
+
+
+def _names_listener(annotation: ast.expr) -> bool:
+    return any(
+        isinstance(node, ast.Name) and node.id.endswith("Listener") for node in _walk(annotation)
+    )
 
 
 def _callable_in(annotation: ast.expr, aliases: dict[str, ast.expr]) -> ast.expr | None:

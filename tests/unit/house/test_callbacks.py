@@ -97,8 +97,31 @@ def test_lists_of_listeners_are_counted_apart(tmp_path: Path) -> None:
     text = "def f(store):\n    store.listeners.append(f)\n    store.names.append(f)\n"
     tree = house(tmp_path, broker__store=STORE, broker__user=text)
     known = callbacks.declared(tree)
-    assert callbacks.listener_lists(tree, known) == ["store.listeners: broker/user.py:2"]
+    assert callbacks.listener_lists(tree, known) == ["listeners, list[Listener]: broker/user.py:2"]
     assert callbacks.assigned_slots(tree, known) == []
+
+
+def test_a_list_of_listeners_is_one_however_it_is_reached_and_whatever_it_holds(
+    tmp_path: Path,
+) -> None:
+    stores = (
+        "from collections.abc import Callable\n"
+        "class A:\n    on_close: 'list[Callable[[], None]]'\n"
+        "class B:\n    def __init__(self):\n        self.on_close: list[Callable[[], None]] = []\n"
+        "class C:\n    listeners: set[StoreListener]\n"
+        "class D:\n    listeners: list[TopicListener]\n"
+        "class E:\n    listeners: list[int]\n"
+    )
+    text = (
+        "def f(a, b, c, d):\n    a.on_close.append(f)\n    b.on_close.append(f)\n"
+        "    c.listeners.add(f)\n    d.listeners.append(f)\n"
+    )
+    tree = house(tmp_path, broker__store=stores, broker__user=text)
+    assert callbacks.listener_lists(tree, callbacks.declared(tree)) == [
+        "listeners, list[TopicListener]: broker/user.py:4, broker/user.py:5",
+        "listeners, set[StoreListener]: broker/user.py:4, broker/user.py:5",
+        "on_close, list[Callable[[], None]]: broker/user.py:2, broker/user.py:3",
+    ]
 
 
 def test_what_returns_nothing_is_called_back_and_the_rest_is_asked(tmp_path: Path) -> None:
