@@ -157,13 +157,8 @@ class SendChecks:
         """Find or create the topic and the queue. Raises Refusal, StoreError."""
         self._store.check_writable()
         self._check_open()
-        topic = self._topics.configs.get(send.topic)
-        if topic is None or send.topic.startswith("%"):
-            self._check_name(send.topic)
-        if send.topic in NOT_SENDABLE_TOPICS:
-            raise NoPermission(f"Sending message to topic[{send.topic}] is forbidden.")
-        if topic is None:
-            topic = self._find_topic(send)
+        self._check_names(send)
+        topic = self._topic(send)
         if not topic.is_writable:
             raise NoPermission(f"the topic[{send.topic}] sending message is forbidden")
         queue_nums = max(topic.write_queue_nums, topic.read_queue_nums)
@@ -189,17 +184,14 @@ class SendChecks:
         if not live.is_writable:
             raise NoPermission(f"the broker[{self._broker_name}] sending message is forbidden")
 
-    def _check_name(self, topic: str) -> None:
-        """Check the name of a new topic, a retry topic or a light queue.
-
-        That of any other topic was checked when it was created; nor does the fast path check it.
-        """
-        problem = self._topics.send_error(topic)
+    def _check_names(self, send: Send) -> None:
+        problem = self._topics.send_error(send.topic)
         if problem is not None:
             raise InvalidParameter(problem)
+        if send.topic in NOT_SENDABLE_TOPICS:
+            raise NoPermission(f"Sending message to topic[{send.topic}] is forbidden.")
 
-    def _find_topic(self, send: Send) -> TopicConfig:
-        """Return an implicit topic, or create one. Raises Refusal."""
+    def _topic(self, send: Send) -> TopicConfig:
         topic = self._topics.get(send.topic)
         if topic is None and send.topic.startswith(RETRY_PREFIX):
             group = self._retry_group(send.topic)

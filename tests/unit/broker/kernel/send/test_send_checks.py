@@ -46,14 +46,6 @@ async def test_what_cannot_be_sent_says_why(
     assert says in str(answer.remark)
 
 
-async def test_names_are_checked_unless_their_topic_exists(broker: ServedBroker) -> None:
-    broker.create_topic("an old name!")
-    assert (await send(broker, "an old name!")).code == ResponseCode.SUCCESS
-    broker.create_topic("%RETRY%an old name!")
-    answer = await send(broker, "%RETRY%an old name!")
-    assert answer.code == ResponseCode.INVALID_PARAMETER
-
-
 async def test_a_topic_without_writers_and_a_broker_without_refuse(broker: ServedBroker) -> None:
     broker.create_topic("closed", perm=4)
     answer = await send(broker, "closed")
