@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from rockhopper.paths import expand_home
 from rockhopper.pipeline.decoder import is_record
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.protocol.store.checked_line import decode
+from rockhopper.protocol.store.checked_line import decode_checked_line
 from rockhopper.protocol.store.queue_layout import decode_checkpoint
 from rockhopper.protocol.store.store_paths import (
     ABORT_FILE,
@@ -313,7 +313,7 @@ def _checkpoint(path: Path) -> tuple[int, ...]:
 def _noted_end(own: Path) -> int:
     flushed = _checkpoint(own / CHECKPOINT_FILE)[5]
     with contextlib.suppress(OSError, ValueError, KeyError):
-        return max(flushed, int(decode((own / INVENTORY_FILE).read_bytes())["logEnd"]))
+        return max(flushed, int(decode_checked_line((own / INVENTORY_FILE).read_bytes())["logEnd"]))
     return flushed
 
 

@@ -5,13 +5,13 @@ from typing import Any
 from zlib import crc32
 
 
-def encode(document: Any) -> bytes:
+def encode_checked_line(document: Any) -> bytes:
     """Return the content of the file."""
     line = json.dumps(document, separators=(",", ":")).encode()
     return line + f"\n{crc32(line):08x}\n".encode()
 
 
-def decode(data: bytes) -> Any:
+def decode_checked_line(data: bytes) -> Any:
     """Return the document. Raises ValueError for any damage."""
     line, crc, _ = data.split(b"\n")
     if int(crc, 16) != crc32(line):

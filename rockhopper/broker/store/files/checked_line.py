@@ -6,10 +6,11 @@ from typing import Any, TypeVar
 
 import structlog
 
-from rockhopper.protocol.store.checked_line import decode as decode
-from rockhopper.protocol.store.checked_line import encode as encode
+from rockhopper.protocol.store.checked_line import decode_checked_line, encode_checked_line
 
 log = structlog.get_logger("broker.store")
+
+decode, encode = decode_checked_line, encode_checked_line
 
 Value = TypeVar("Value")
 
@@ -21,7 +22,7 @@ def load(path: Path, value_of: Callable[[Any], Value], if_damaged: str) -> Value
     missing; a warning with the text *if_damaged* is logged.
     """
     try:
-        return value_of(decode(path.read_bytes()))
+        return value_of(decode_checked_line(path.read_bytes()))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError) as error:
