@@ -19,7 +19,6 @@ from urllib.parse import unquote, urlsplit
 from rockhopper.paths import expand_home
 from rockhopper.pipeline.decoder import is_record
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.protocol.store.checked_line import decode_checked_line
 from rockhopper.protocol.store.queue_layout import decode_checkpoint
 from rockhopper.protocol.store.store_paths import (
     ABORT_FILE,
@@ -32,6 +31,7 @@ from rockhopper.protocol.store.store_paths import (
     LOCK_FILE,
     OWN_DIRECTORY,
     PURGED_TOPICS_FILE,
+    decode_checked_line,
     is_numbered_file,
 )
 from rockhopper.protocol.store.topic_ends import decode_ends, decode_former_ends

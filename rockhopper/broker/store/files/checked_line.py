@@ -1,4 +1,4 @@
-"""Load a document of one checked line (protocol.store.checked_line) from its file."""
+"""Load a document of one checked line (protocol.store.store_paths) from its file."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from rockhopper.protocol.store.checked_line import decode_checked_line, encode_checked_line
+from rockhopper.protocol.store.store_paths import decode_checked_line, encode_checked_line
 
 log = structlog.get_logger("broker.store")
 
