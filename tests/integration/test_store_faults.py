@@ -14,7 +14,7 @@ from rockhopper.broker import Broker
 from rockhopper.broker.app import TEMPORARY_SETTINGS
 from rockhopper.broker.kernel.tables import json_table
 from rockhopper.broker.settings.config_file import build_config
-from rockhopper.broker.store import reput, retention
+from rockhopper.broker.store import dispatch, retention
 from rockhopper.broker.store.files import checkpoint, disk
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
@@ -56,7 +56,7 @@ def no_space(monkeypatch: pytest.MonkeyPatch) -> Fault:
     """No file can be allocated."""
     fault = Fault(errno.ENOSPC)
     monkeypatch.setattr(disk, "preallocate", fault.around(disk.preallocate, lambda *_: True))
-    monkeypatch.setattr(reput, "RETRY_INTERVAL_S", 0.01)
+    monkeypatch.setattr(dispatch, "RETRY_INTERVAL_S", 0.01)
     monkeypatch.setattr(retention, "FULL_DISK_INTERVAL_MS", 10)
     return fault
 

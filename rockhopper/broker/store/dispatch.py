@@ -1,12 +1,17 @@
 """Dispatch: add records of the commit log to queues and index, and notify waiting readers.
 
 A send dispatches its messages in the same iteration of the loop, or, under SYNC_FLUSH, once the
-disk has confirmed them. The reput coroutine dispatches records that were left behind because a file
-could not be made.
+disk has confirmed them. So normally there is nothing else to do. If that failed (no space for a
+consume queue file, say), the coroutine of ``ReputService`` reads the log from where dispatch
+stopped and runs the same dispatch step. It never polls: it is notified, and retries a second after
+a failure.
 """
 
+import asyncio
 from collections.abc import Callable, Set
 from typing import Protocol
+
+import structlog
 
 from rockhopper.broker.store.files.descriptors import shortage_of
 from rockhopper.broker.store.files.errors import DiskFullError, StoreError, TooManyOpenFilesError
@@ -21,15 +26,63 @@ from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run, StagedMessages
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
-from rockhopper.broker.store.reput import ReputService
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.properties import PROPERTY_INNER_NUM, PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
 from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
 from rockhopper.protocol.store.message_codec import decode_message
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 from rockhopper.protocol.sys_flags import SYS_FLAG_INNER_BATCH
+from rockhopper.tasks import end_task, keep_running
+
+log = structlog.get_logger("broker.store")
 
 CATCH_UP_BYTES = 1 << 20
+RETRY_INTERVAL_S = 1.0
+
+
+class ReputService:
+    """Drives *catch_up*, which dispatches a limited part and returns whether there is more."""
+
+    def __init__(self, catch_up: Callable[[], bool]) -> None:
+        self._catch_up = catch_up
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start the coroutine; needs a running event loop."""
+        self._task = keep_running(self._run, "reput")
+
+    def wake(self) -> None:
+        """Notify the coroutine that the log is ahead of the queues."""
+        self._wake.set()
+
+    async def stop(self) -> None:
+        """End the coroutine between two parts."""
+        if self._task is not None:
+            end_task(self._task)
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        failing = False
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                while self._catch_up():  # noqa: ASYNC110 - it works; it does not wait
+                    await asyncio.sleep(0)
+            except (StoreError, OSError) as error:
+                if not failing:
+                    log.error("dispatch is behind; retrying every second", reason=str(error))
+                failing = True
+                self._wake.set()
+                await asyncio.sleep(RETRY_INTERVAL_S)
+            except Exception:
+                self._wake.set()  # for the run that replaces this one
+                raise
+            else:
+                if failing:
+                    log.info("dispatch has caught up")
+                failing = False
 
 
 class Watcher(Protocol):

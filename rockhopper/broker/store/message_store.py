@@ -21,7 +21,7 @@ from functools import partial
 import structlog
 
 from rockhopper.broker.settings.store_config import StoreConfig
-from rockhopper.broker.store.dispatch import Dispatch
+from rockhopper.broker.store.dispatch import Dispatch, ReputService
 from rockhopper.broker.store.files.errors import (
     DiskFullError,
     StoreError,
@@ -36,7 +36,6 @@ from rockhopper.broker.store.queues.queue_tail import QueueTail, StagedMessages
 from rockhopper.broker.store.reading.message_reader import MessageReader
 from rockhopper.broker.store.recovering import inventory
 from rockhopper.broker.store.recovering.inventory import QueueKey
-from rockhopper.broker.store.reput import ReputService
 from rockhopper.broker.store.safe_point import SafePoint, StoreListener
 from rockhopper.broker.store.scrubbing import Scrub, ScrubService, ScrubSettings, Wake
 from rockhopper.broker.store.staging import MultiDispatch, Staging

@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 
 from rockhopper.broker.server.remoting.dispatcher import error_response
 from rockhopper.broker.settings.broker_config import FlushDiskType
+from rockhopper.broker.store import dispatch
 from rockhopper.broker.store import flush as flush_service
-from rockhopper.broker.store import reput
 from rockhopper.broker.store.files.checkpoint import load
 from rockhopper.broker.store.files.errors import StoreBusyError, StoreError, TooManyOpenFilesError
 from rockhopper.protocol.codes import ResponseCode
@@ -36,7 +36,7 @@ EAGER: dict[str, Any] = {
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Try again almost at once."""
     monkeypatch.setattr(flush_service, "SHORTAGE_PAUSE_S", 0.001)
-    monkeypatch.setattr(reput, "RETRY_INTERVAL_S", 0.001)
+    monkeypatch.setattr(dispatch, "RETRY_INTERVAL_S", 0.001)
 
 
 @pytest.fixture(autouse=True)

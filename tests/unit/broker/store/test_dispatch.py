@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.settings.broker_config import FlushDiskType
-from rockhopper.broker.store import reput
+from rockhopper.broker.store import dispatch
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import DiskFullError
 from rockhopper.broker.store.index.index_file import IndexFile
@@ -321,7 +321,7 @@ def test_a_topic_deleted_before_its_messages_were_flushed_stays_deleted(stores: 
 async def test_the_reput_coroutine_goes_on_when_there_is_room_again(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reput, "RETRY_INTERVAL_S", 0)
+    monkeypatch.setattr(dispatch, "RETRY_INTERVAL_S", 0)
     store = await stores.start()
     full = FullDisk(monkeypatch, "consumequeue")
     store.staging.read_clock()

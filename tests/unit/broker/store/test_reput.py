@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
+from rockhopper.broker.store.dispatch import RETRY_INTERVAL_S, ReputService
 from rockhopper.broker.store.files.errors import StoreError
-from rockhopper.broker.store.reput import RETRY_INTERVAL_S, ReputService
 from tests.support.held_clock import HeldClock
 
 
