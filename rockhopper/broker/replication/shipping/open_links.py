@@ -2,7 +2,7 @@
 
 A follower is accepted once it has greeted, if it has an id of its own, and is announced or has
 proved the secret. The connection to the master is opened when the machine asks for it. The frames
-of both go to the machine's owner until the connection ends.
+of both go to the user of the machine until the connection ends.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ log = structlog.get_logger("broker.ha")
 FAREWELL_TIMEOUT_S = 0.2
 
 
-class LinkOwner(FrameReceiver, Protocol):
+class LinkUser(FrameReceiver, Protocol):
     """Uses the connections. It is called in the event loop's thread."""
 
     def greeted(self, link: Link, hello: Hello) -> None:
@@ -57,14 +57,14 @@ def _is_replaced(hello: Hello, view: SetView) -> bool:
 class OpenLinks:
     """The connections of one replica. Belongs to the event loop."""
 
-    def __init__(self, membership: Membership, owner: LinkOwner, now_ms: Callable[[], int]) -> None:
+    def __init__(self, membership: Membership, user: LinkUser, now_ms: Callable[[], int]) -> None:
         self.address = ""
         """This replica's address for other replicas; available from ``listen`` on."""
         self.by_number: dict[int, Link] = {}
         """The connections that the machine knows."""
         self.refusals = Refusals(now_ms)
         self._membership = membership
-        self._owner = owner
+        self._user = user
         self._now_ms = now_ms
         self._links = Links(membership.facts, membership.gate, membership.outgoing)
         self._machine: Machine | None = None
@@ -103,7 +103,7 @@ class OpenLinks:
         task = start_task(self._accepted(link))
         self._accepted_by[task] = link
         task.add_done_callback(self._accepted_by.pop)
-        task.add_done_callback(self._owner.task_ended)
+        task.add_done_callback(self._user.task_ended)
 
     async def _accepted(self, link: Link) -> None:
         try:
@@ -119,7 +119,7 @@ class OpenLinks:
         self.refusals.clear(link.host)
         self.by_number[link.number] = link
         self._greeted_as[link.number] = hello
-        self._owner.greeted(link, hello)
+        self._user.greeted(link, hello)
         await self._serve(link)
 
     def _refused(self, link: Link, why: str) -> None:
@@ -152,30 +152,30 @@ class OpenLinks:
             link = await self._links.greet(member.ha_address, following.hello)
         except ConnectionRefusedError:
             following.not_opened(replica_id, self._now_ms(), is_refused=True)
-            self._owner.perform()
+            self._user.perform()
             return
         except (WireError, OSError, TimeoutError) as error:
             self.refusals.note(
                 "the master cannot be reached", f"replica {replica_id}", str(error) or "no answer"
             )
             following.not_opened(replica_id, self._now_ms(), is_refused=False)
-            self._owner.perform()
+            self._user.perform()
             return
         self.by_number[link.number] = link
         following.opened(link.number, replica_id, self._now_ms())
-        self._owner.perform()
+        self._user.perform()
         await self._serve(link)
 
     async def _serve(self, link: Link) -> None:
         try:
-            await link.frames(self._owner)
+            await link.frames(self._user)
         except WireError as error:
             log.warning("a replica sent an invalid frame", peer=link.peer, reason=str(error))
         finally:
             link.close()
             self._greeted_as.pop(link.number, None)
             was_open = self.by_number.pop(link.number, None) is not None
-            self._owner.lost(link, is_news=was_open and not self._is_closing)
+            self._user.lost(link, is_news=was_open and not self._is_closing)
 
     def close_link(self, number: int) -> bool:
         """Close a connection, from which nothing arrives any more; return False if it has ended."""

@@ -310,7 +310,7 @@ class RunningReplica:
     # Connections.
 
     def greeted(self, link: Link, hello: Hello) -> None:
-        """See LinkOwner."""
+        """See LinkUser."""
         self._look_at_log()
         self.machine.received(link.number, hello, self._now_ms())
         self.perform()
@@ -324,7 +324,7 @@ class RunningReplica:
         replica_state.log_start, replica_state.is_away = self._log.start_offset, self._log.is_away
 
     def lost(self, link: Link, *, is_news: bool) -> None:
-        """See LinkOwner."""
+        """See LinkUser."""
         self._streams.closed(link.number)
         if is_news:
             self.machine.closed(link.number, self._now_ms())
@@ -392,7 +392,7 @@ class RunningReplica:
     # Actions.
 
     def perform(self) -> None:
-        """See LinkOwner."""
+        """See LinkUser."""
         todo = self.machine.actions
         while todo:
             taken, todo[:] = list(todo), []
@@ -474,7 +474,7 @@ class RunningReplica:
         return task
 
     def task_ended(self, task: "asyncio.Task[None]") -> None:
-        """See LinkOwner."""
+        """See LinkUser."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
             if self._machine:
