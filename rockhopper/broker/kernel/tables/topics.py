@@ -214,6 +214,8 @@ class TopicTable(JsonTable):
         self.configs: dict[str, TopicConfig] = {}
         self.get: Callable[[str], TopicConfig | None] = self.configs.get
         """Returns the topic's settings, None if it does not exist. Bound to the dict for speed."""
+        self.send_error: Callable[[str], str | None] = topic_error
+        """Returns why no message may be sent to a topic of this name; None if one may."""
         self._implicit: list[ImplicitTopics] = []
         self.listeners: list[CatalogListener] = []
         self.mappings: Mapping[str, TopicMapping] = {}
@@ -242,6 +244,7 @@ class TopicTable(JsonTable):
         """Find *topics* by their names from now on, too."""
         self._implicit.append(topics)
         self.get = self._get_or_implicit
+        self.send_error = self._find_send_error
 
     def _get_or_implicit(self, name: str) -> TopicConfig | None:
         topic = self.configs.get(name)
@@ -249,8 +252,7 @@ class TopicTable(JsonTable):
             topic = topic or implicit.find(name)
         return topic
 
-    def send_error(self, name: str) -> str | None:
-        """Return why no message may be sent to a topic of this name; None if one may."""
+    def _find_send_error(self, name: str) -> str | None:
         for implicit in self._implicit:
             if implicit.owns(name):
                 return implicit.name_error(name)
