@@ -13,7 +13,8 @@ A place lists by hand if it does one of these with eight or more foreign things:
   of arguments.
 
 Splitting a list makes fewer places, but as many entries. So entries are bounded as well: an entry
-is one foreign thing that one module makes or names, in lists of any length.
+is one foreign thing that one module makes or names, in lists of any length. The declarations of
+features are no entries: one list has to contain them, and a new feature adds a line to it.
 """
 
 import ast
@@ -38,12 +39,16 @@ class Entry:
     scope: str
     form: str
     thing: str
+    is_feature: bool
+    """Whether it is the declaration of a feature, which one list has to contain."""
 
 
 @dataclass(frozen=True)
 class _Things:
     homes: dict[str, str]
     """The package of each class that is a thing."""
+    features: frozenset[str]
+    """The classes that declare a feature."""
     attributes: dict[str, str]
     """Attribute name -> the class of the thing that it holds."""
     takers: frozenset[str]
@@ -64,7 +69,8 @@ def places(entries: Iterable[Entry]) -> list[str]:
 
 def made_or_named(entries: Iterable[Entry]) -> list[str]:
     """Return all things that a module makes or names in lists of any length, by module."""
-    found = {(str(each.module.path), each.thing) for each in entries if each.form != "declares"}
+    counted = [each for each in entries if each.form != "declares" and not each.is_feature]
+    found = {(str(each.module.path), each.thing) for each in counted}
     return [f"{path}: {thing}" for path, thing in sorted(found)]
 
 
@@ -82,7 +88,7 @@ def find_entries(tree: Tree) -> Iterator[Entry]:
         }
         for scope, nodes in _scopes(module):
             for form, thing in _listed(nodes, kinds, things, module):
-                yield Entry(module, scope, form, thing)
+                yield Entry(module, scope, form, thing, thing in things.features)
 
 
 def _scopes(module: Module) -> Iterator[tuple[str, list[ast.stmt]]]:
@@ -148,6 +154,7 @@ def _things(tree: Tree) -> _Things:
     packages: dict[str, str] = {}
     takers: set[str] = set()
     homes: dict[str, str] = {}
+    features: set[str] = set()
     for module in tree.broker:
         for node in module.classes:
             packages[node.name] = module.folder
@@ -155,6 +162,7 @@ def _things(tree: Tree) -> _Things:
                 derived[_last_name(base)].add(node.name)
             if is_in(module.name, FEATURES) and is_declaration(node):
                 homes[node.name] = module.folder
+                features.add(node.name)
             takers |= {node.name for each in node.body if _takes_any(each, "__init__")}
         takers |= {node.name for node in module.functions if node.args.vararg is not None}
     left = [*THING_BASES]
@@ -162,7 +170,7 @@ def _things(tree: Tree) -> _Things:
         for name in derived.pop(left.pop(), ()):
             homes[name] = packages[name]
             left.append(name)
-    return _Things(homes, dict(_holders(tree, homes)), frozenset(takers))
+    return _Things(homes, frozenset(features), dict(_holders(tree, homes)), frozenset(takers))
 
 
 def _takes_any(node: ast.stmt, name: str) -> bool:

@@ -99,3 +99,4 @@ def test_the_list_of_declared_features_is_a_list(tmp_path: Path) -> None:
     text = "FEATURES = [" + ", ".join(f"{name}()" for name in NAMES) + ", Helper()]\n"
     tree = house(tmp_path, broker__app=text, **features)
     assert listed(tree) == ["broker/app.py module makes 8"]
+    assert lists.made_or_named(lists.find_entries(tree)) == []
