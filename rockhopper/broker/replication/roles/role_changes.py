@@ -3,9 +3,9 @@
 The machine decides at any moment; a change takes a while. A single task performs all of them, so
 that their steps never overlap:
 
-    elected              promote; ``is_wanted`` tells a long promotion that it was in vain
-    deposed              demote, then promote if another election was won meanwhile
-    a change fails       if the replica was deposed meanwhile, that was why: demote; else give up
+    elected              promote; a long promotion asks ``is_wanted`` whether to continue
+    deposed              demote, then promote if the machine won another election meanwhile
+    a change fails       demote if the machine deposed the replica meanwhile; otherwise give up
     the replica stops    the change under way is completed, and no other begins
 
 Truncating the log closes the store as well, so it takes its turn among the changes (``in_turn``).
@@ -26,7 +26,7 @@ class RolePlayer(Protocol):
     """Takes the roles of one replica."""
 
     async def promote(self, epoch: int) -> None:
-        """Become the master in this epoch, and call ``enter``; return early if it is in vain."""
+        """Become the master in this epoch, and call ``enter``; return early if it is not wanted."""
 
     async def demote(self) -> None:
         """Leave the master's role, and follow again."""

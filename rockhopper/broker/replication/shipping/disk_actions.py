@@ -7,7 +7,7 @@ it, because later ones depend on it. Meanwhile this replica cannot be elected.
                2  the log is cut
                3  epochs.json     the epochs of the shorter log
                4  cutting.json is removed
-    seed       1  unclean.json    messages may be missing until the master says otherwise
+    seed       1  unclean.json    messages may be missing until the master confirms the log
                2  the log is set aside, and begins anew
                3  epochs.json     the master's epochs
 """

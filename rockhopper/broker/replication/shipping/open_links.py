@@ -1,8 +1,8 @@
 """OpenLinks: a replica's connections to the others, from the greeting to the last frame.
 
 A follower is accepted once it has greeted, if it has an id of its own, and is announced or has
-proved the secret. The connection to the master is opened when the machine asks for it. The frames
-of both go to the user of the machine until the connection ends.
+proved the secret. The connection to the master is opened when the machine requests it. The user of
+the connections receives the frames of each until it ends.
 """
 
 import asyncio

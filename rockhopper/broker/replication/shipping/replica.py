@@ -1,8 +1,8 @@
 """A running replica: passes events to its machine and performs the machine's actions.
 
 All calls of the machine are made in the event loop's thread. ``DiskActions`` performs the disk
-writes that the machine waits for, ``OpenLinks`` holds the connections, and ``SetPresence`` the
-engine's entry of this replica. The requests of ``EngineActions`` run beside each other.
+writes that the machine waits for, ``OpenLinks`` holds the connections, and ``SetPresence`` this
+replica's entry in the engine. The requests of ``EngineActions`` run beside each other.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""SetPresence: the engine's entry of a replica: whose id it is, how often it started, what it says.
+"""SetPresence: a replica's entry in the engine: its id, its starts and its announcements.
 
     claim      wait until no other process has this replica's id, neither announced nor leading
     count      count this start of the store; an engine that knows a later one detects an old copy
     announce   every few seconds, and soon after a change of anything but the log
-    lose       another process is announced under the id: stay out, and claim it again
+    lose       stay out once another process is announced under the id, and claim it again
 
 The identity of one process is its incarnation, `<id>-<store>-<starts>-<place>-<random>`. If a
 process was restarted on the same store in the same place, the earlier process has ended, because
@@ -70,7 +70,7 @@ class Incarnation:
 
 
 class SetPresence:
-    """The engine's entry of one replica. Belongs to the event loop."""
+    """The entry of one replica in the engine. Belongs to the event loop."""
 
     def __init__(
         self,

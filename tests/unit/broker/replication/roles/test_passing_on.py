@@ -95,7 +95,7 @@ async def test_draining_ends_when_the_master_does_not_answer_but_not_before_it_i
     await draining
 
 
-async def test_who_was_recalled_is_drained_again(server: Server) -> None:
+async def test_recalled_clients_are_drained_again(server: Server) -> None:
     passing = new()
     await passing.pass_on(passing.hold(server), Master(), frozenset())
     passing.recall(server)
