@@ -22,7 +22,13 @@ from rockhopper.broker.settings.broker_config import BrokerConfig, NameServiceCo
 from rockhopper.broker.settings.classic_config import ClassicConfig
 from rockhopper.broker.settings.config_file import is_live
 from rockhopper.broker.settings.following_config import FollowingConfig
-from rockhopper.broker.settings.live_settings import LiveSettings, LiveStoreSettings
+from rockhopper.broker.settings.live_settings import (
+    LivePopSettings,
+    LivePullSettings,
+    LiveSettings,
+    LiveStoreSettings,
+    LiveTransactionSettings,
+)
 from rockhopper.broker.settings.replica_config import ReplicaConfig
 from rockhopper.broker.settings.rocketmq_keys import WITHOUT_EFFECT
 from rockhopper.broker.settings.setting_fields import Setting, format_value, settings_of, unit_of
@@ -31,7 +37,13 @@ from rockhopper.broker.settings.tls_config import TlsConfig
 PAGE = Path("docs/settings.md")
 MARKER = "<!-- Made by `make pages`: do not edit below. -->\n"
 GROUPS: dict[str, tuple[type, ...]] = {
-    "The broker": (BrokerConfig, LiveSettings),
+    "The broker": (
+        BrokerConfig,
+        LiveSettings,
+        LivePullSettings,
+        LivePopSettings,
+        LiveTransactionSettings,
+    ),
     "The store": (StoreConfig, LiveStoreSettings),
     "The name server": (NameServiceConfig,),
     "Users and permissions": (AuthConfig,),

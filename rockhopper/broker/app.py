@@ -392,7 +392,7 @@ class Broker(BrokerCore, StoreListener):
     async def refuse(self, undo: contextlib.AsyncExitStack) -> None:
         """See ClientPorts."""
         assert self.member is not None
-        reads = FollowerReads(self) if self.config.live.slave_read else None
+        reads = FollowerReads(self) if self.config.pull.slave_read else None
         if reads is not None:
             undo.callback(reads.stop)
         processors, servers = ReplicaProcessors(self.member, self.store, reads), self.servers
@@ -673,6 +673,6 @@ def _known_to_the_hot_path(config: BrokerConfig) -> tuple[int, int, int, bool, b
         config.live.broker_permission,
         config.live.accept_send_from_ms,
         config.store.live.message_size_max_bytes,
-        config.live.reject_transaction_message,
-        config.live.property_filter,
+        config.transactions.reject_transaction_message,
+        config.pull.property_filter,
     )

@@ -198,7 +198,7 @@ class PlainPulls(KernelListener, CatalogListener):
         self._times = kernel.request_times
         self._topics = kernel.tables.topics
         self._offsets = kernel.tables.offsets
-        self._live = kernel.config.live
+        self._settings = kernel.config.pull
         self._long_polling = kernel.long_polling
         # Held pulls whose messages have arrived.
         self._woken: dict[RemotingConnection, list[Frame]] = {}
@@ -310,7 +310,7 @@ class PlainPulls(KernelListener, CatalogListener):
         self._stats.get_missed += 1
         tail = self._store.staging.tail(queue.topic, queue.queue_id)
         parked = _ParkedPull(self, connection, frame, tail, offset)
-        wait_ms = suspend_ms if self._live.long_polling else self._live.short_polling_ms
+        wait_ms = suspend_ms if self._settings.long_polling else self._settings.short_polling_ms
         self._long_polling.park(parked, wait_ms / 1000)
 
     def answer_soon(self, connection: RemotingConnection, frame: Frame) -> None:

@@ -77,7 +77,7 @@ class Common(NamedTuple):
 
 def ways_to_wait(kernel: Kernel, features: Iterable[FeaturePart]) -> DeferredSends:
     """Return how messages wait, by the present settings."""
-    takes_halves = not kernel.config.live.reject_transaction_message and any(
+    takes_halves = not kernel.config.transactions.reject_transaction_message and any(
         part.halves_opened is not None for part in features
     )
     return DeferredSends(

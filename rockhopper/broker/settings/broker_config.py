@@ -24,7 +24,12 @@ from rockhopper.broker.settings.advertise import AdvertiseRule, parse_rule
 from rockhopper.broker.settings.auth_config import AuthConfig as AuthConfig
 from rockhopper.broker.settings.classic_config import ClassicConfig
 from rockhopper.broker.settings.following_config import FollowingConfig as FollowingConfig
-from rockhopper.broker.settings.live_settings import LiveSettings
+from rockhopper.broker.settings.live_settings import (
+    LivePopSettings,
+    LivePullSettings,
+    LiveSettings,
+    LiveTransactionSettings,
+)
 from rockhopper.broker.settings.nameserver_config import NameServiceConfig as NameServiceConfig
 from rockhopper.broker.settings.replica_config import ReplicaConfig as ReplicaConfig
 from rockhopper.broker.settings.setting_fields import SettingError, check_fields, setting
@@ -63,6 +68,9 @@ class BrokerConfig:
     """The process: its names, its ports, its permissions."""
 
     live: LiveSettings = field(default_factory=LiveSettings)
+    pull: LivePullSettings = field(default_factory=LivePullSettings)
+    pop: LivePopSettings = field(default_factory=LivePopSettings)
+    transactions: LiveTransactionSettings = field(default_factory=LiveTransactionSettings)
     store: StoreConfig = field(default_factory=StoreConfig)
     name_service: NameServiceConfig = NameServiceConfig()
     following: FollowingConfig = FollowingConfig()

@@ -14,7 +14,7 @@ import re
 import stat
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from rockhopper.broker.settings.auth_config import GENERATE, SECRET_KEYS
 from rockhopper.broker.settings.broker_config import (
@@ -31,7 +31,14 @@ from rockhopper.broker.settings.config_layers import (
     place_of,
 )
 from rockhopper.broker.settings.following_config import FollowingConfig
-from rockhopper.broker.settings.live_settings import LiveSettings, LiveStoreSettings
+from rockhopper.broker.settings.live_settings import (
+    LIVE_PARTS,
+    LivePopSettings,
+    LivePullSettings,
+    LiveSettings,
+    LiveStoreSettings,
+    LiveTransactionSettings,
+)
 from rockhopper.broker.settings.replica_config import ReplicaConfig, translate_replica_settings
 from rockhopper.broker.settings.rocketmq_keys import REFUSED, WITHOUT_EFFECT
 from rockhopper.broker.settings.setting_fields import (
@@ -77,6 +84,9 @@ _SPELLINGS = {
 SETTING_PARTS: tuple[type, ...] = (
     BrokerConfig,
     LiveSettings,
+    LivePullSettings,
+    LivePopSettings,
+    LiveTransactionSettings,
     StoreConfig,
     LiveStoreSettings,
     NameServiceConfig,
@@ -103,9 +113,7 @@ _PLACES: dict[str, Callable[[StoreLayout], Path | None]] = {
     "storePathIndex": lambda layout: layout.index,
 }
 _READ_ONLY_LOGS = "readOnlyCommitLogStorePaths"
-_LIVE_KEYS = frozenset(
-    known.key for part in (LiveSettings, LiveStoreSettings) for _, known in settings_of(part)
-)
+_LIVE_KEYS = frozenset(known.key for part in LIVE_PARTS for _, known in settings_of(part))
 _KNOWN_KEYS = (
     _OUR_KEYS
     | {_AUTO_CREATE_ENABLE, _YOUNG_QUEUE, TLS_FILE}
@@ -288,6 +296,9 @@ def _build(texts: Mapping[str, str], mistakes: Mistakes) -> BrokerConfig | None:
         BrokerConfig,
         **_read_given(
             live=part(LiveSettings),
+            pull=part(LivePullSettings),
+            pop=part(LivePopSettings),
+            transactions=part(LiveTransactionSettings),
             store=store and store.round_up_sizes(),
             name_service=part(NameServiceConfig),
             following=part(FollowingConfig),
@@ -318,12 +329,19 @@ def change_live(config: BrokerConfig, texts: Mapping[str, str]) -> BrokerConfig:
             raise SettingError(key, text, "a change needs a restart of the broker")
     if config.is_replicated:
         _check_unchanged("flushDiskType", changes, current)
-    replace = dataclasses.replace
-    in_store = replace(config.store.live, **parse_fields(LiveStoreSettings, changes))
-    changed = replace(
+
+    def change(part: _Part) -> _Part:
+        changed: _Part = dataclasses.replace(cast(Any, part), **parse_fields(type(part), changes))
+        return changed
+
+    in_store = change(config.store.live)
+    changed = dataclasses.replace(
         config,
-        live=replace(config.live, **parse_fields(LiveSettings, changes)),
-        store=replace(config.store, live=in_store),
+        live=change(config.live),
+        pull=change(config.pull),
+        pop=change(config.pop),
+        transactions=change(config.transactions),
+        store=dataclasses.replace(config.store, live=in_store),
     )
     if not {"fileReservedTime", "messageDelayLevel"}.isdisjoint(changes):
         for error in _expiring(changed):
@@ -351,8 +369,9 @@ def _expiring(config: BrokerConfig) -> list[SettingError]:
 
 def apply_live(config: BrokerConfig, changed: BrokerConfig) -> None:
     """Copy the live settings of *changed* into the shared objects of *config*."""
-    vars(config.live).update(vars(changed.live))
-    vars(config.store.live).update(vars(changed.store.live))
+    for shared, part in zip(parts_of(config), parts_of(changed), strict=True):
+        if isinstance(shared, LIVE_PARTS):
+            vars(shared).update(vars(part))
 
 
 def parts_of(config: BrokerConfig) -> tuple[object, ...]:
@@ -360,6 +379,9 @@ def parts_of(config: BrokerConfig) -> tuple[object, ...]:
     return (
         config,
         config.live,
+        config.pull,
+        config.pop,
+        config.transactions,
         config.store,
         config.store.live,
         config.name_service,

@@ -1,7 +1,8 @@
 """The settings that may change while the broker runs (UPDATE_BROKER_CONFIG, 25).
 
-They are the ``live`` attribute of the frozen BrokerConfig and StoreConfig. Code that uses one keeps
-that object and reads the value each time, so a change takes effect everywhere.
+Each class has the settings of one owner: the broker, pulls, pops, transactions, the store. They are
+attributes of the frozen BrokerConfig and StoreConfig. Code that uses a setting keeps its object and
+reads the value each time, so a change takes effect everywhere.
 """
 
 # ruff: noqa: RUF009  (setting() makes fields; it is no shared mutable default)
@@ -74,43 +75,6 @@ class LiveSettings:
     group.
     """
 
-    long_polling: bool = setting("longPollingEnable", True)
-    """Hold a pull that finds nothing until a message arrives.
-
-    Cost: with false, idle clients poll again and again.
-    """
-
-    short_polling_ms: int = setting("shortPollingTimeMills", 1000, least=1, most=3_600_000)
-    """How long a pull that finds nothing waits when longPollingEnable is false.
-
-    Cost: up to this much latency for a message that arrives meanwhile; with a short time, idle
-    clients poll more often.
-    """
-
-    reject_pull_consumer: bool = setting("rejectPullConsumerEnable", False)
-    """Refuse pull consumers, which choose their queues themselves."""
-
-    slave_read: bool = setting("slaveReadEnable", False)
-    """Send readers that are further behind than accessMessageInMemoryMaxRatio to the replica that
-    their group names (whichBrokerWhenConsumeSlowly), so that they do not push new messages out of
-    the page cache.
-
-    Cost: none here; the replica reads its disk.
-    """
-
-    lite_pull: bool = setting("litePullMessageEnable", True)
-    """Serve request code 361."""
-
-    property_filter: bool = setting("enablePropertyFilter", True)
-    """Evaluate SQL92 expressions over message properties.
-
-    Cost: a filtered pull also reads records that do not match, for at most 8 ms of every 20.
-    """
-
-    filter_support_retry: bool = setting("filterSupportRetry", False)
-    """Evaluate the group's filter again when a message is redelivered, so that a changed expression
-    applies to it as well."""
-
     notify_consumers_changed: bool = setting("notifyConsumerIdsChangedEnable", True)
     """Notify a group's members at once when a member joins or leaves.
 
@@ -152,6 +116,70 @@ class LiveSettings:
     handle.
     """
 
+    delay_levels: str = setting("messageDelayLevel", DEFAULT_DELAY_LEVELS)
+    """How long each delay level waits. Messages that already wait are delivered by the new times;
+    those at a level that no longer exists, by the time of the last level."""
+
+    accept_send_from_ms: int = setting("startAcceptSendRequestTimeStamp", 0, least=0)
+    """Refuse sends before this Unix time in ms."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        try:
+            delays_ms(self.delay_levels)
+        except ValueError as error:
+            raise SettingError("messageDelayLevel", self.delay_levels, str(error)) from None
+
+
+@dataclass(kw_only=True)
+class LivePullSettings:
+    """How pulls are served at present."""
+
+    long_polling: bool = setting("longPollingEnable", True)
+    """Hold a pull that finds nothing until a message arrives.
+
+    Cost: with false, idle clients poll again and again.
+    """
+
+    short_polling_ms: int = setting("shortPollingTimeMills", 1000, least=1, most=3_600_000)
+    """How long a pull that finds nothing waits when longPollingEnable is false.
+
+    Cost: up to this much latency for a message that arrives meanwhile; with a short time, idle
+    clients poll more often.
+    """
+
+    reject_pull_consumer: bool = setting("rejectPullConsumerEnable", False)
+    """Refuse pull consumers, which choose their queues themselves."""
+
+    slave_read: bool = setting("slaveReadEnable", False)
+    """Send readers that are further behind than accessMessageInMemoryMaxRatio to the replica that
+    their group names (whichBrokerWhenConsumeSlowly), so that they do not push new messages out of
+    the page cache.
+
+    Cost: none here; the replica reads its disk.
+    """
+
+    lite_pull: bool = setting("litePullMessageEnable", True)
+    """Serve request code 361."""
+
+    property_filter: bool = setting("enablePropertyFilter", True)
+    """Evaluate SQL92 expressions over message properties.
+
+    Cost: a filtered pull also reads records that do not match, for at most 8 ms of every 20.
+    """
+
+    filter_support_retry: bool = setting("filterSupportRetry", False)
+    """Evaluate the group's filter again when a message is redelivered, so that a changed expression
+    applies to it as well."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(kw_only=True)
+class LivePopSettings:
+    """How messages are popped at present."""
+
     pop_from_retry_percent: int = setting("popFromRetryProbability", 20, least=0, most=100)
     """Percentage of pops that look at messages due for redelivery before new ones.
 
@@ -180,6 +208,14 @@ class LiveSettings:
     Cost: memory for each; a low number blocks members that are slow to acknowledge.
     """
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(kw_only=True)
+class LiveTransactionSettings:
+    """How long transactions stay open at present, and how often they are checked."""
+
     reject_transaction_message: bool = setting("rejectTransactionMessage", False)
     """Refuse half messages; open transactions can still end."""
 
@@ -206,19 +242,8 @@ class LiveSettings:
     Cost: with a small number, a transaction is held when its producer hangs.
     """
 
-    delay_levels: str = setting("messageDelayLevel", DEFAULT_DELAY_LEVELS)
-    """How long each delay level waits. Messages that already wait are delivered by the new times;
-    those at a level that no longer exists, by the time of the last level."""
-
-    accept_send_from_ms: int = setting("startAcceptSendRequestTimeStamp", 0, least=0)
-    """Refuse sends before this Unix time in ms."""
-
     def __post_init__(self) -> None:
         check_fields(self)
-        try:
-            delays_ms(self.delay_levels)
-        except ValueError as error:
-            raise SettingError("messageDelayLevel", self.delay_levels, str(error)) from None
 
 
 @dataclass(kw_only=True)
@@ -312,6 +337,16 @@ class LiveStoreSettings:
     def __post_init__(self) -> None:
         check_fields(self)
         check_hours("deleteWhen", self.delete_when)
+
+
+LIVE_PARTS = (
+    LiveSettings,
+    LivePullSettings,
+    LivePopSettings,
+    LiveTransactionSettings,
+    LiveStoreSettings,
+)
+"""The classes whose fields may change while the broker runs."""
 
 
 def check_hours(key: str, text: str) -> None:

@@ -63,7 +63,7 @@ class PopService(Part, KernelListener, CatalogListener):
         """*chance* is uniform in [0, 1): it spreads pops over queues and retry topics."""
         config, store, groups = kernel.config, kernel.store, kernel.tables.groups
         self._config = config
-        self._live = config.live
+        self._settings = config.pop
         self._store = store
         self._topics = kernel.tables.topics
         self._groups = groups
@@ -257,7 +257,7 @@ class PopService(Part, KernelListener, CatalogListener):
             if high <= (self._offsets.get(name, wanted.group, queue_id) or 0):
                 continue
             lane = self._lane(wanted, name, queue_id, retry=True)
-            room = self._live.pop_in_flight_max - len(lane.entries)
+            room = self._settings.pop_in_flight_max - len(lane.entries)
             if lane.cursor == high or room <= 0:
                 continue
             now_ms = self._now_ms()
@@ -394,7 +394,7 @@ class PopService(Part, KernelListener, CatalogListener):
         low, high = self._store.reading.queue_range(topic, queue_id)
         if not from_newest:
             return low
-        if self._live.initial_offset is InitialOffset.STRICT:
+        if self._config.live.initial_offset is InitialOffset.STRICT:
             return high
         # As in RocketMQ: a queue that still has its first message from the start, else the newest
         # message.
@@ -405,7 +405,7 @@ class PopService(Part, KernelListener, CatalogListener):
         if lane.cursor == high and lane.batch is None:
             return
         left = wanted.count_max - answer.count
-        room = self._live.pop_in_flight_max - len(lane.entries)
+        room = self._settings.pop_in_flight_max - len(lane.entries)
         is_blocked = lane.batch is not None and lane.batch.blocks(
             wanted.attempt_id if wanted.order else None, answer.pop_ms
         )
@@ -475,7 +475,7 @@ class PopService(Part, KernelListener, CatalogListener):
         mine = [offset for offset in offsets if self._entry(lane, offset, info) is not None]
         if not mine:
             return
-        was_full = len(lane.entries) >= self._live.pop_in_flight_max
+        was_full = len(lane.entries) >= self._settings.pop_in_flight_max
         self.lanes.acked(lane, mine)
         self._stats.get_ack_traffic(topic, group).count_request(len(mine), 0)
         self._handle_change(lane)
@@ -544,7 +544,7 @@ class PopService(Part, KernelListener, CatalogListener):
             if lane is not None:
                 if lane.batch is not None and lane.batch.blocks(wanted.attempt_id, now_ms):
                     continue
-                if len(lane.entries) >= self._live.pop_in_flight_max:
+                if len(lane.entries) >= self._settings.pop_in_flight_max:
                     continue
             if high > self._position(wanted.group, topic, queue_id):
                 return True

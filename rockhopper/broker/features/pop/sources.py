@@ -29,7 +29,7 @@ class PopSources:
         chance: Callable[[], float],
     ) -> None:
         """*chance* is uniform in [0, 1)."""
-        self._live = config.live
+        self._settings = config.pop
         self._topics = topics
         self._groups = groups
         self._chance = chance
@@ -46,9 +46,9 @@ class PopSources:
         by_priority = self._is_by_priority(wanted, topic)
         retry_topics = [] if wanted.order else self.retry_topics(wanted)
         if retry_topics:
-            percent = self._live.pop_from_retry_percent
+            percent = self._settings.pop_from_retry_percent
             if by_priority:
-                percent = self._live.pop_from_retry_percent_for_priority
+                percent = self._settings.pop_from_retry_percent_for_priority
             is_first = self._chance() * 100 < percent or any(
                 _is_near(near, each, topic) for each in retry_topics
             )
@@ -104,7 +104,7 @@ class PopSources:
     ) -> Iterable[int]:
         count = topic.read_queue_nums
         if by_priority:
-            return range(count - 1, -1, -1) if self._live.priority_order_asc else range(count)
+            return range(count - 1, -1, -1) if self._settings.priority_order_asc else range(count)
         first = int(self._chance() * count)
         if near is not None and _is_near(near, topic, topic) and near[1] < count:
             first = near[1]

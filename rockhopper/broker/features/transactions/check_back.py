@@ -62,7 +62,7 @@ class CheckBack(KernelListener):
         self._ends = ends
         self._topics = kernel.tables.topics
         self._config = kernel.config
-        self._live = kernel.config.live
+        self._settings = kernel.config.transactions
         self._producers = kernel.producers
         self._access = kernel.access
         now_ms = self._now_ms = kernel.clock.steady_ms
@@ -76,7 +76,7 @@ class CheckBack(KernelListener):
 
     def has_looked_since(self, time_ms: int) -> bool:
         """Whether every open half message was checked after *time_ms*."""
-        interval_ms = self._live.transaction_check_interval_ms
+        interval_ms = self._settings.transaction_check_interval_ms
         return self._halves.next_due_ms() is None or self._now_ms() - time_ms > interval_ms
 
     def start(self) -> None:
@@ -199,12 +199,12 @@ class CheckBack(KernelListener):
     def _schedule(self, half: OpenHalf, now_ms: int) -> None:
         """Check again after the interval, but before the half message expires."""
         left_ms = self._reserved_ms + 1 - self._age_ms(half, now_ms)
-        wait_ms = min(self._live.transaction_check_interval_ms, left_ms)
+        wait_ms = min(self._settings.transaction_check_interval_ms, left_ms)
         self._halves.schedule(half, now_ms + max(wait_ms, 1))
 
     def _is_expired(self, half: OpenHalf, now_ms: int) -> bool:
         return (
-            half.check_times >= self._live.transaction_check_max
+            half.check_times >= self._settings.transaction_check_max
             or self._age_ms(half, now_ms) > self._reserved_ms
         )
 

@@ -88,7 +88,7 @@ class HalfSends:
                 "the producer group contains a character that ends a property, but a transaction "
                 "stores its group in one"
             )
-        if self._config.live.reject_transaction_message:
+        if self._config.transactions.reject_transaction_message:
             raise NoPermission(
                 f"the broker[{self._config.broker_name}] sending transaction message is forbidden"
             )

@@ -63,7 +63,7 @@ class Transactions(FeaturePart):
         config, store, topics = kernel.config, kernel.store, kernel.tables.topics
         # For durations, and for comparisons with producers' times.
         now_ms, wall_ms = kernel.clock.steady_ms, kernel.clock.wall_ms
-        self._live = config.live
+        self._settings = config.transactions
         self._store = store
         self._topics = topics
         self._now_ms = now_ms
@@ -188,7 +188,7 @@ class Transactions(FeaturePart):
 
     def _patience_ms(self, immune_ms: int | None) -> int:
         """The time between a half message's arrival and its first check."""
-        return self._live.transaction_timeout_ms if immune_ms is None else immune_ms
+        return self._settings.transaction_timeout_ms if immune_ms is None else immune_ms
 
     def opened(self, offset: int, log_offset: int, group: str, immune_ms: int | None) -> None:
         """See TransactionOpener."""

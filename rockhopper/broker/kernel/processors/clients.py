@@ -200,7 +200,7 @@ class ClientProcessors:
 
         Return False if the client should repeat it in full.
         """
-        if self._config.live.reject_pull_consumer and consumer.consume_type == PULLING:
+        if self._config.pull.reject_pull_consumer and consumer.consume_type == PULLING:
             return True
         group = self._groups.find_or_create(consumer.group_name)
         if group is None:

@@ -43,7 +43,7 @@ class PullFilters:
     """Converts subscriptions to filters; None is no filter."""
 
     def __init__(self, config: BrokerConfig) -> None:
-        self._live = config.live
+        self._settings = config.pull
         self._named: dict[tuple[str, str, str], Subscription | None] = {}
         self._warned: set[tuple[str, str]] = set()
 
@@ -87,7 +87,7 @@ class PullFilters:
 
     def check_enabled(self, subscription: Subscription) -> None:
         """Raise Refusal if expressions over properties are switched off."""
-        if subscription.is_sql and not self._live.property_filter:
+        if subscription.is_sql and not self._settings.property_filter:
             raise Refusal(
                 "The broker does not support consumer to filter message by "
                 f"{subscription.expression_type}: its setting enablePropertyFilter is false"
@@ -156,7 +156,7 @@ class PullFilters:
         its subscription to a topic.
         """
         is_shared = "_" in group and topic == retry_topic(group)
-        if self._live.filter_support_retry and is_retry_topic(topic):
+        if self._settings.filter_support_retry and is_retry_topic(topic):
             return RetryFilter(chosen, find, is_shared=is_shared)
         return RetryFilter(chosen, None, is_shared=True) if is_shared else chosen
 

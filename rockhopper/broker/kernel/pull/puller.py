@@ -167,6 +167,7 @@ class Puller(Part, CatalogListener):
     ) -> None:
         self._broker_name = config.broker_name
         self._live = config.live
+        self._settings = config.pull
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -210,7 +211,9 @@ class Puller(Part, CatalogListener):
 
     def _is_filtered(self, pull: Pull) -> bool:
         """Return whether a client's expression, or its length, determines the cost of the pull."""
-        if is_retry_topic(pull.topic) and ("_" in pull.group or self._live.filter_support_retry):
+        if is_retry_topic(pull.topic) and (
+            "_" in pull.group or self._settings.filter_support_retry
+        ):
             return True
         if pull.sys_flag & PULL_FLAG_SUBSCRIPTION:
             return pull.expression_type == TYPE_SQL92
@@ -273,7 +276,7 @@ class Puller(Part, CatalogListener):
                 traffic = stats.get_pull_traffic(pull.topic, pull.group)
                 traffic.count_request(result.count, len(result.body))
                 traffic.read(pull.queue_id, result.next_offset, time.perf_counter() - begun_s)
-            if self._live.slave_read:
+            if self._settings.slave_read:
                 self._suggest(pull.group, result)
             return PullOutcome.FOUND, result
         stats.get_missed += is_counted
@@ -299,8 +302,8 @@ class Puller(Part, CatalogListener):
     def _park(
         self, pull: Pull, chosen: MessageFilter | None, outcome: PullOutcome, result: GetResult
     ) -> tuple[PullOutcome, GetResult] | None:
-        live = self._live
-        suspend_ms = pull.suspend_ms if live.long_polling else live.short_polling_ms
+        settings = self._settings
+        suspend_ms = pull.suspend_ms if settings.long_polling else settings.short_polling_ms
         if self._wait(pull, chosen, result.next_offset, suspend_ms / 1000):
             return None
         if self._long_polling.is_closed:
@@ -432,12 +435,11 @@ class Puller(Part, CatalogListener):
 
         *is_left*: the queue may be one that its topic no longer includes.
         """
-        live = self._live
-        if not live.is_readable:
+        if not self._live.is_readable:
             raise NoPermission(
                 f"the broker[{self._broker_name}] pulling message is forbidden", Forbidden.BROKER
             )
-        if pull.is_lite and not live.lite_pull:
+        if pull.is_lite and not self._settings.lite_pull:
             raise NoPermission(
                 f"the broker[{self._broker_name}] for lite pull consumer is forbidden",
                 Forbidden.BROKER,

@@ -14,9 +14,8 @@ from rockhopper.broker.settings.broker_config import (
 )
 from rockhopper.broker.settings.config_file import build_config, properties_of
 from rockhopper.broker.settings.live_settings import (
+    LIVE_PARTS,
     AutoCreateTopic,
-    LiveSettings,
-    LiveStoreSettings,
 )
 from rockhopper.broker.settings.setting_fields import SettingError, settings_of
 
@@ -33,7 +32,7 @@ def test_defaults_differ_from_rocketmq_only_where_the_design_says() -> None:
 
 def test_every_setting_has_a_key_of_its_own_and_a_docstring() -> None:
     keys = []
-    for part in (StoreConfig, LiveStoreSettings, NameServiceConfig, BrokerConfig, LiveSettings):
+    for part in (StoreConfig, NameServiceConfig, BrokerConfig, *LIVE_PARTS):
         source = inspect.getsource(part)
         for field, known in settings_of(part):
             keys.append(known.key)

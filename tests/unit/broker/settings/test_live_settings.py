@@ -2,8 +2,17 @@
 
 import pytest
 
-from rockhopper.broker.settings.live_settings import LiveSettings, LiveStoreSettings, check_hours
-from rockhopper.broker.settings.setting_fields import SettingError
+from rockhopper.broker.settings.config_file import apply_live, build_config, change_live, is_live
+from rockhopper.broker.settings.live_settings import (
+    LIVE_PARTS,
+    LivePopSettings,
+    LivePullSettings,
+    LiveSettings,
+    LiveStoreSettings,
+    LiveTransactionSettings,
+    check_hours,
+)
+from rockhopper.broker.settings.setting_fields import SettingError, settings_of
 
 
 @pytest.mark.parametrize(
@@ -34,3 +43,41 @@ def test_other_hours_are_refused_by_their_setting(hours: str) -> None:
 def test_a_number_out_of_range_is_refused() -> None:
     with pytest.raises(SettingError, match="brokerPermission=8"):
         LiveSettings(broker_permission=8)
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "key"),
+    [
+        (LivePullSettings, "short_polling_ms", "shortPollingTimeMills"),
+        (LivePopSettings, "pop_in_flight_max", "popInflightMessageThreshold"),
+        (LiveTransactionSettings, "transaction_check_max", "transactionCheckMax"),
+        (LiveStoreSettings, "query_max_count", "maxMsgsNumBatch"),
+    ],
+)
+def test_each_part_checks_its_own_numbers(part: type, field: str, key: str) -> None:
+    with pytest.raises(SettingError, match=f"{key}=0"):
+        part(**{field: 0})
+
+
+def test_a_change_reaches_whoever_keeps_the_part_of_its_owner() -> None:
+    config = build_config({"popInflightMessageThreshold": "5"})
+    kept = (config.live, config.pull, config.pop, config.transactions, config.store.live)
+    changes = {
+        "brokerPermission": "4",
+        "litePullMessageEnable": "false",
+        "priorityOrderAsc": "false",
+        "transactionCheckMax": "3",
+        "maxMessageSize": "1000",
+    }
+    apply_live(config, change_live(config, changes))
+    live, pull, pop, transactions, in_store = kept
+    assert live.broker_permission == 4
+    assert not pull.lite_pull
+    assert not pop.priority_order_asc
+    assert pop.pop_in_flight_max == 5, "what was not changed stays"
+    assert transactions.transaction_check_max == 3
+    assert in_store.message_size_max_bytes == 1000
+
+
+def test_every_setting_of_a_live_part_may_change() -> None:
+    assert all(is_live(known.key) for part in LIVE_PARTS for _, known in settings_of(part))

@@ -4,7 +4,7 @@ import pytest
 
 from rockhopper.broker.settings.broker_config import AuthConfig, BrokerConfig
 from rockhopper.broker.settings.config_file import load_config
-from rockhopper.broker.settings.live_settings import LiveSettings
+from rockhopper.broker.settings.live_settings import LIVE_PARTS
 from rockhopper.broker.settings.nameserver_config import NameServiceConfig
 from rockhopper.broker.settings.replica_config import ReplicaConfig
 from rockhopper.broker.settings.rocketmq_keys import REFUSED, WITHOUT_EFFECT
@@ -18,7 +18,7 @@ def test_no_setting_of_ours_is_among_them() -> None:
         for config in (
             AuthConfig,
             BrokerConfig,
-            LiveSettings,
+            *LIVE_PARTS,
             NameServiceConfig,
             ReplicaConfig,
             StoreConfig,

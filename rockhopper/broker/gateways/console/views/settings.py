@@ -12,12 +12,11 @@ from typing import NamedTuple
 from rockhopper.broker.gateways.console.visit import Moved, TemplatePage, Visit, WrongInput
 from rockhopper.broker.settings import setting_fields
 from rockhopper.broker.settings.config_file import SETTING_PARTS
-from rockhopper.broker.settings.live_settings import LiveSettings, LiveStoreSettings
+from rockhopper.broker.settings.live_settings import LIVE_PARTS
 from rockhopper.broker.users.access import CLUSTER, Action
 from rockhopper.broker.users.errors import NoPermission
 from rockhopper.client.errors import RequestRefusedError
 
-_LIVE = (LiveSettings, LiveStoreSettings)
 _PARSING = threading.Lock()
 """CPython 3.11 builds syntax trees in one thread at a time; two at once raise SystemError."""
 
@@ -51,7 +50,9 @@ def list_known() -> Mapping[str, _SettingInfo]:
         texts = _texts(part)
         for field, setting in setting_fields.settings_of(part):
             default = setting_fields.format_value(field.default, setting.separator)
-            found[setting.key] = _SettingInfo(default, texts.get(field.name, ""), part in _LIVE)
+            found[setting.key] = _SettingInfo(
+                default, texts.get(field.name, ""), part in LIVE_PARTS
+            )
     return found
 
 

@@ -44,7 +44,7 @@ async def test_a_pop_begins_with_the_most_urgent(broker: ServedBroker) -> None:
 
 
 async def test_priorities_may_count_downwards(tmp_path: Path, broker: ServedBroker) -> None:
-    broker.config.live.priority_order_asc = False
+    broker.config.pop.priority_order_asc = False
     for queue_id in (1, 3, 0, 2):
         broker.put("alarms", f"urgency {queue_id}".encode(), queue_id=queue_id)
     assert await pop(broker, 4) == [b"urgency 0", b"urgency 1", b"urgency 2", b"urgency 3"]

@@ -89,7 +89,7 @@ async def test_a_half_message_is_hidden_and_opens_a_transaction(broker: ServedBr
 
 async def test_transactions_may_be_forbidden(broker: ServedBroker) -> None:
     broker.create_topic("orders")
-    broker.config.live.reject_transaction_message = True
+    broker.config.transactions.reject_transaction_message = True
     with pytest.raises(NoPermission, match="broker-a"):
         broker.kernel.sender.send(half_send())
     broker.kernel.sender.send(half_send()._replace(sys_flag=0, properties=""))

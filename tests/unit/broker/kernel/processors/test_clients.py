@@ -166,7 +166,7 @@ async def test_a_unit_makes_its_retry_topic_one_of_units(broker: ServedBroker) -
 async def test_pulling_consumers_are_left_out_where_they_are_not_wanted(
     broker: ServedBroker,
 ) -> None:
-    broker.config.live.reject_pull_consumer = True
+    broker.config.pull.reject_pull_consumer = True
     body = beat().replace(b"CONSUME_PASSIVELY", b"CONSUME_ACTIVELY")
     assert (await send(broker, body, Peer())).code == ResponseCode.SUCCESS
     assert broker.kernel.consumers.get("billing") is None

@@ -346,7 +346,7 @@ async def test_a_peer_that_hangs_up_is_forgotten(broker: ServedBroker) -> None:
 async def test_how_long_a_pull_waits_is_its_wish_or_a_setting(
     broker: ServedBroker, monkeypatch: pytest.MonkeyPatch, long: str, expected_s: float
 ) -> None:
-    broker.config.live.long_polling, broker.config.live.short_polling_ms = long == "true", 500
+    broker.config.pull.long_polling, broker.config.pull.short_polling_ms = long == "true", 500
     waits: list[float] = []
 
     def park(_parked: Any, suspend_s: float) -> bool:
