@@ -9,8 +9,9 @@ rejects values out of range, ``format_fields`` writes them as RocketMQ writes it
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar, cast
 
@@ -82,12 +83,15 @@ def setting(
     return field
 
 
-def settings_of(config: object) -> Iterable[tuple[dataclasses.Field[Any], Setting]]:
-    """Yield the fields of a configuration (class or instance) that are settings, in order."""
-    for field in dataclasses.fields(cast(Any, config)):
-        known = field.metadata.get("setting")
-        if known is not None:
-            yield field, known
+def settings_of(config: object) -> Sequence[tuple[dataclasses.Field[Any], Setting]]:
+    """Return the fields of a configuration (class or instance) that are settings, in order."""
+    return _settings_of_class(config if isinstance(config, type) else type(config))
+
+
+@cache
+def _settings_of_class(config: type) -> Sequence[tuple[dataclasses.Field[Any], Setting]]:
+    fields = dataclasses.fields(cast(Any, config))
+    return tuple((each, each.metadata["setting"]) for each in fields if "setting" in each.metadata)
 
 
 def parse_fields(config: type, texts: Mapping[str, str]) -> dict[str, Any]:

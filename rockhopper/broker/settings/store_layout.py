@@ -19,6 +19,7 @@ under <root>/rockhopper.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from rockhopper.broker.settings.store_config import StoreConfig
@@ -122,7 +123,7 @@ class StoreLayout:
         """The directory of JSON tables."""
         return self.root / "config"
 
-    @property
+    @cached_property
     def own(self) -> Path:
         """The directory of our own files, unknown to RocketMQ."""
         return self.root / OWN_DIRECTORY
