@@ -1,8 +1,9 @@
 """What the pages of classes show of those that are made of others.
 
-Methods of the synchronous clients are assignments, ``send = waits(Producer.send)``, and their
-``__init__`` is ``made_like`` that of another class: in the source they have neither parameters nor
-docstrings. They get those of what they wrap. A base that nobody can import is left out.
+Methods of the synchronous clients are assignments, ``send = wrap_waiting(Producer.send)``, and
+``copy_parameters_of`` gives their ``__init__`` that of another class: in the source they have
+neither parameters nor docstrings. They get those of what they wrap. A base that nobody can import
+is left out.
 """
 
 from copy import copy

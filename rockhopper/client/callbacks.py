@@ -44,7 +44,7 @@ def check_has_run(kind: str, function: object, answer: object) -> None:
     raise TypeError(f"the {kind} {function!r} returned {answer!r}, which is never awaited")
 
 
-def plain_function(kind: str, function: Callable[_P, _Answer]) -> Callable[_P, _Answer]:
+def make_plain_function(kind: str, function: Callable[_P, _Answer]) -> Callable[_P, _Answer]:
     """Return `function`, wrapped to raise TypeError if it returns a coroutine.
 
     Raises TypeError at once for a coroutine function, unless a decorator hides that until the call.

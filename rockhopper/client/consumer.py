@@ -27,7 +27,7 @@ from typing import Generic, Self, TypeVar
 
 from rockhopper.client.arguments import check_count
 from rockhopper.client.callbacks import check_coroutine_function
-from rockhopper.client.consuming.allocation import Allocation, allocation_of
+from rockhopper.client.consuming.allocation import Allocation, find_allocation
 from rockhopper.client.consuming.engine import ConsumerEngine
 from rockhopper.client.consuming.face.batches import check_batches, collect
 from rockhopper.client.consuming.face.callbacks import QueueCallbacks, QueuesCallback
@@ -35,9 +35,9 @@ from rockhopper.client.consuming.face.pauses import Paused
 from rockhopper.client.consuming.face.work_watch import WorkWatch
 from rockhopper.client.consuming.handout import Delivered, Handout
 from rockhopper.client.consuming.process_queue import ProcessQueue
-from rockhopper.client.consuming.redelivery import BY_THE_LADDER, Delay, retry_later_of
+from rockhopper.client.consuming.redelivery import BY_THE_LADDER, Delay, find_retry_later
 from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
-from rockhopper.client.consuming.subscriptions import Topics, subscriptions_of
+from rockhopper.client.consuming.subscriptions import Topics, make_subscriptions
 from rockhopper.client.errors import ClientError, ClientStateError, RequestRefusedError, is_away
 from rockhopper.client.middleware.hooks import (
     ConsumptionModel,
@@ -45,7 +45,7 @@ from rockhopper.client.middleware.hooks import (
     Middleware,
     Processing,
     Receiving,
-    around,
+    wrap_in_hooks,
 )
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.sharing import SharedConnections
@@ -165,7 +165,7 @@ class Consumer:
         clients and replace these and `nameserver`. Raises ValueError, ClientStateError, TypeError,
         protocol.errors.SubscriptionError.
         """
-        subscriptions, patterns = subscriptions_of(topics, time.time_ns() // 1_000_000)
+        subscriptions, patterns = make_subscriptions(topics, time.time_ns() // 1_000_000)
         self._nameserver = nameserver
         self._settings = ConsumerSettings(
             group=group,
@@ -174,7 +174,7 @@ class Consumer:
             start_from=start_from,
             broadcast=broadcast,
             orderly=orderly,
-            allocation=allocation_of(allocation),
+            allocation=find_allocation(allocation),
             max_reconsume_times=max_reconsume_times,
             batch_size=batch_size,
             poll_s=poll_s,
@@ -238,7 +238,7 @@ class Consumer:
         if exc is None:
             await self.close()
         else:
-            later = retry_later_of(exc)
+            later = find_retry_later(exc)
             await self._leave(0.0, BY_THE_LADDER if later is None else later.delay)
 
     async def start(self) -> Self:
@@ -474,7 +474,7 @@ class Consumer:
             taken.extend(self._in_work)
             return messages
 
-        receive = around(self._hooks.receive, last)
+        receive = wrap_in_hooks(self._hooks.receive, last)
         receiving = Receiving(self.group, self.client_id, self._model)
         try:
             while True:
@@ -496,7 +496,7 @@ class Consumer:
             return
         self._in_work = [each for each in self._in_work if each not in lost]
         if isinstance(error, Exception):
-            later = retry_later_of(error)
+            later = find_retry_later(error)
             self._handout.redeliver_all(lost, BY_THE_LADDER if later is None else later.delay)
         else:
             for delivered in reversed(lost):
@@ -570,7 +570,7 @@ class Consumer:
         async def last(processing: Processing) -> object:
             return await handler(processing.message)
 
-        process = around(self._hooks.process, last)
+        process = wrap_in_hooks(self._hooks.process, last)
         return lambda message: process(Processing(message, self.group, self.client_id, self._model))
 
     def _broker_time_ms(self, held: ProcessQueue, later_ms: int = 0) -> int | None:
@@ -618,7 +618,7 @@ class Consumer:
             log.info("%r is done, but its requester is gone: %s", message, error)
             self._handout.acknowledge(held, message)
             return
-        later = retry_later_of(error)
+        later = find_retry_later(error)
         delay = BY_THE_LADDER if later is None else later.delay
         # In orderly mode a message stays in its queue, and its expiry is checked at its next
         # delivery.

@@ -64,7 +64,7 @@ _UNPROVEN = ("signature", "not signed", "accesskey", "username")
 _SAID_BY_BROKERS = frozenset({ResponseCode.SERVICE_NOT_AVAILABLE})
 
 
-def code_name(code: int) -> str:
+def name_code(code: int) -> str:
     """Return RocketMQ's name of a response code, or the number."""
     try:
         return ResponseCode(code).name
@@ -72,7 +72,7 @@ def code_name(code: int) -> str:
         return str(code)
 
 
-def request_name(code: int) -> str:
+def name_request(code: int) -> str:
     """Return RocketMQ's name of a request code, or the number."""
     try:
         return RequestCode(code).name
@@ -129,8 +129,8 @@ class RequestRefusedError(ClientError):
         """`asked_as` is the user and its source; "" is no user, None is unknown."""
         said = f": {remark.strip()}" if remark and remark.strip() else ""
         super().__init__(
-            f"{address} refused {request_name(request_code)} "
-            f"with code {code} ({code_name(code)}){said}",
+            f"{address} refused {name_request(request_code)} "
+            f"with code {code} ({name_code(code)}){said}",
             code=code,
             remark=remark,
             address=address,
@@ -209,7 +209,7 @@ class RequestTimeoutError(ClientError):
 
     def __init__(self, request_code: int, address: str, timeout_s: float) -> None:
         super().__init__(
-            f"{address} did not answer {request_name(request_code)} within {timeout_s:.3g} s",
+            f"{address} did not answer {name_request(request_code)} within {timeout_s:.3g} s",
             address=address,
         )
         self.timeout_s = timeout_s
@@ -275,7 +275,7 @@ def is_route_outdated(error: ClientError) -> bool:
     return isinstance(error, RequestRefusedError) and error.is_route_outdated
 
 
-def another(error: _Error) -> _Error:
+def copy_error(error: _Error) -> _Error:
     """Return a copy of an error for one waiter: a shared one would collect all tracebacks."""
     kind = type(error)
     copy = kind.__new__(kind, *error.args)

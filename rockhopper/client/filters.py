@@ -22,7 +22,7 @@ class Sql:
         compile_filter(self.expression).check_meant()
 
 
-def subscription_to(topic: str, wanted: str | Sql | None, version: int = 0) -> Subscription:
+def make_subscription(topic: str, wanted: str | Sql | None, version: int = 0) -> Subscription:
     """Return the subscription to a topic by tags, by an expression, or to all messages.
 
     Raises:

@@ -9,17 +9,17 @@ _NOT_FOR_TERMINALS_IN_JSON = {code: f"\\u{code:04x}" for code in (*range(127, 16
 _BINARY_PREVIEW_BYTES = 24
 
 
-def printable(text: str) -> str:
+def make_printable(text: str) -> str:
     """Return `text` with control and direction characters escaped."""
     return text.translate(_NOT_FOR_TERMINALS)
 
 
-def printable_json(document: str) -> str:
+def make_printable_json(document: str) -> str:
     """Return a JSON text of the same value with the control characters in its strings escaped."""
     return document.translate(_NOT_FOR_TERMINALS_IN_JSON)
 
 
-def age_text(age_ms: int) -> str:
+def format_age(age_ms: int) -> str:
     """Return a duration as text, in the largest unit of days, hours, minutes or seconds."""
     for unit, length_ms in (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000)):
         if (count := age_ms // length_ms) > 0:
@@ -27,7 +27,7 @@ def age_text(age_ms: int) -> str:
     return f"{age_ms / 1000:.0f} s"
 
 
-def body_text(body: bytes) -> str | None:
+def decode_text(body: bytes) -> str | None:
     """Return the body as text, None if it is not UTF-8."""
     try:
         return body.decode()
@@ -35,11 +35,11 @@ def body_text(body: bytes) -> str | None:
         return None
 
 
-def body_preview(body: bytes) -> str:
+def format_preview(body: bytes) -> str:
     """Return a body on one line, safe for a terminal; binary data is shown in hex."""
-    text = body_text(body)
+    text = decode_text(body)
     if text is not None:
-        return printable(text)
+        return make_printable(text)
     start = body[:_BINARY_PREVIEW_BYTES].hex(" ")
     more = " …" if len(body) > _BINARY_PREVIEW_BYTES else ""
     return f"<{len(body):,} bytes: {start}{more}>"

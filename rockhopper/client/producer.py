@@ -18,18 +18,18 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.client.receipts import SENT_CODES, SendReceipt
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.sending.group_sender import GroupSender
-from rockhopper.client.sending.lingering import Linger, Lingering, goes_ahead
+from rockhopper.client.sending.lingering import Linger, Lingering, must_go_ahead
 from rockhopper.client.sending.outgoing import (
     APART_SIZE_BYTES,
     OutgoingMessage,
     OutgoingPolicy,
 )
-from rockhopper.client.sending.recall import broker_of_handle, topic_and_handle
-from rockhopper.client.sending.request_reply import PendingRequests, reply_address
+from rockhopper.client.sending.recall import read_broker_of_handle, read_topic_and_handle
+from rockhopper.client.sending.request_reply import PendingRequests, find_reply_address
 from rockhopper.client.sending.send_headers import send_fields
 from rockhopper.client.sending.trace import MessageTrace
-from rockhopper.client.sending.unique_id import unique_ids
-from rockhopper.client.serializers import Serializer, check_serializer, encoded
+from rockhopper.client.sending.unique_id import make_unique_ids
+from rockhopper.client.serializers import Serializer, check_serializer, encode_value
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.message import Message
@@ -110,7 +110,7 @@ class Producer(ClosedAtEnd):
         self._hooks = Hooks(middleware)
         self._timeout_s = timeout_s
         self._policy = OutgoingPolicy(
-            unique_ids(),
+            make_unique_ids(),
             compress_above_bytes=compress_above_bytes,
             message_size_bytes_max=message_size_bytes_max,
         )
@@ -198,11 +198,11 @@ class Producer(ClosedAtEnd):
         async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
             (whole,) = messages
             prepared = await self._policy.prepare_apart(whole)
-            if lingering is not None and not goes_ahead(whole):
+            if lingering is not None and not must_go_ahead(whole):
                 return [await lingering.send(prepared, queue, timeout_s)]
             return await self.sender.send(prepared, [prepared], queue, timeout_s)
 
-        whole = _as_message(message, encoded(self._serializer, body), tags, keys, properties)
+        whole = _as_message(message, encode_value(self._serializer, body), tags, keys, properties)
         return (await self._through_hooks("send", [whole], deliver))[0]
 
     def message(self, topic: str, value: object, **fields: Unpack[MessageFields]) -> Message:
@@ -212,7 +212,7 @@ class Producer(ClosedAtEnd):
         requests, transactions. Raises as Message does, and MessageRejectedError if the value is
         invalid.
         """
-        return Message(topic, _as_bytes(encoded(self._serializer, value)), **fields)
+        return Message(topic, _as_bytes(encode_value(self._serializer, value)), **fields)
 
     async def send_batch(
         self,
@@ -262,7 +262,7 @@ class Producer(ClosedAtEnd):
             await self.sender.send_oneway(await self._policy.prepare_apart(whole), queue)
             return ()
 
-        whole = _as_message(message, encoded(self._serializer, body), tags, keys, properties)
+        whole = _as_message(message, encode_value(self._serializer, body), tags, keys, properties)
         await self._through_hooks("send_oneway", [whole], deliver)
 
     async def _through_hooks(
@@ -327,7 +327,7 @@ class Producer(ClosedAtEnd):
         Raises MessageRejectedError if the message is not a request, RequestRefusedError if the
         requester has disconnected, else as `send` does.
         """
-        topic, addressing = reply_address(request)
+        topic, addressing = find_reply_address(request)
 
         async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
             prepared = await self._policy.prepare_apart(*messages, system=addressing)
@@ -342,7 +342,7 @@ class Producer(ClosedAtEnd):
             )
             return ()
 
-        message = _as_message(topic, encoded(self._serializer, body), tags, keys, properties)
+        message = _as_message(topic, encode_value(self._serializer, body), tags, keys, properties)
         await self._through_hooks("reply", [message], deliver)
 
     async def recall(self, recalled: SendReceipt | tuple[str, str]) -> str:
@@ -352,8 +352,8 @@ class Producer(ClosedAtEnd):
         if there is no handle, RequestRefusedError if the message was already delivered or the
         broker does not allow recalls (recallMessageEnable).
         """
-        topic, handle = topic_and_handle(recalled)
-        address = await self._broker_address(broker_of_handle(handle), topic)
+        topic, handle = read_topic_and_handle(recalled)
+        address = await self._broker_address(read_broker_of_handle(handle), topic)
         fields = RecallMessageRequest(producer_group=self._group, topic=topic, recall_handle=handle)
         answer = await self.session.request(
             address, RequestCode.RECALL_MESSAGE, encode_fields(fields)

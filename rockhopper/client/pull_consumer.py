@@ -19,7 +19,7 @@ from rockhopper.client.consuming.assigned_readers import AssignedReaders
 from rockhopper.client.consuming.face.patterns import (
     TopicFinder,
     TopicPattern,
-    compiled,
+    compile_pattern,
     is_pattern,
 )
 from rockhopper.client.consuming.face.pauses import Paused
@@ -28,8 +28,8 @@ from rockhopper.client.consuming.pulling import GroupPuller, PullResult
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.consuming.subscriptions import Topic
 from rockhopper.client.errors import ClientError, ClientStateError, RouteNotFoundError
-from rockhopper.client.filters import Sql, subscription_to
-from rockhopper.client.middleware.hooks import Hooks, Middleware, Receiving, around
+from rockhopper.client.filters import Sql, make_subscription
+from rockhopper.client.middleware.hooks import Hooks, Middleware, Receiving, wrap_in_hooks
 from rockhopper.client.network.closing import ClosedAtEnd
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.routing import TopicRoute
@@ -104,7 +104,7 @@ class PullConsumer(ClosedAtEnd):
                 "TAGS"
             )
         self._wanted: str | Sql = tags if filter is None else filter
-        self._start_from = _checked(start_from)
+        self._start_from = _check_position(start_from)
         self.session = Session(
             nameserver,
             request_timeout_s=request_timeout_s,
@@ -116,11 +116,11 @@ class PullConsumer(ClosedAtEnd):
         self._topics: dict[str, Subscription] = {}
         self._finder: TopicFinder | None = None
         if topic is not None and is_pattern(topic):
-            patterns = [TopicPattern(compiled(topic), self._wanted)]
+            patterns = [TopicPattern(compile_pattern(topic), self._wanted)]
             self._finder = TopicFinder(self.session, patterns, self._topics, 0)
         elif topic is not None:
             name = str(topic)
-            self._topics[name] = subscription_to(name, self._wanted)
+            self._topics[name] = make_subscription(name, self._wanted)
         self.session.routes.on_change.append(self._route_changed)
         self._offsets = QueueOffsets(self.session)
         self._histories = Histories(self.session, group)
@@ -229,7 +229,7 @@ class PullConsumer(ClosedAtEnd):
     async def seek(self, queue: MessageQueue, position: Position) -> None:
         """Continue at an offset, "earliest", "latest", or the first message since a time."""
         reader = self._readers.find(queue)
-        await self._readers.seek(reader, await self._resolve(queue, _checked(position)))
+        await self._readers.seek(reader, await self._resolve(queue, _check_position(position)))
 
     def position(self, queue: MessageQueue) -> int:
         """Return the offset of the next message that this consumer will deliver from `queue`."""
@@ -312,7 +312,7 @@ class PullConsumer(ClosedAtEnd):
             return await take()
 
         receiving = Receiving(self._group, self.session.client_id)
-        return list(await around(self._hooks.receive, last)(receiving))
+        return list(await wrap_in_hooks(self._hooks.receive, last)(receiving))
 
     def __aiter__(self) -> "_PullIterator":
         """Deliver one message after the other, for ever."""
@@ -392,7 +392,7 @@ class PullConsumer(ClosedAtEnd):
             message_model="CLUSTERING",
             consume_from_where="CONSUME_FROM_LAST_OFFSET",
             subscription_data_set=[
-                SubscriptionData.from_subscription(subscription_to(topic, self._wanted))
+                SubscriptionData.from_subscription(make_subscription(topic, self._wanted))
                 for topic in sorted(topics)
             ],
         )
@@ -451,7 +451,7 @@ class _PullIterator:
         """Do nothing; exists for contextlib.aclosing."""
 
 
-def _checked(position: Position) -> Position:
+def _check_position(position: Position) -> Position:
     if isinstance(position, datetime):
         aware_ms("a position", position)
     if isinstance(position, int | datetime) or position in ("earliest", "latest"):

@@ -5,7 +5,7 @@ from typing import Any
 
 from rockhopper.client.errors import ClientStateError
 from rockhopper.client.queues import MessageQueue
-from rockhopper.client.serializers import Serializer, decoded
+from rockhopper.client.serializers import Serializer, decode_body
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import PlainRecord, decode_message
 from rockhopper.protocol.store.record_head import HEAD_SIZE_BYTES
@@ -91,7 +91,7 @@ class ReceivedMessage:
                 "message.value needs a deserializer: pass one to the client, as in Consumer(…, "
                 "deserializer=JSON()), or Producer(deserializer=JSON()) for replies"
             )
-        self._value: Any = decoded(self.deserializer, self.body, repr(self))
+        self._value: Any = decode_body(self.deserializer, self.body, repr(self))
         return self._value
 
     @property

@@ -130,7 +130,7 @@ def check_serializer(name: str, serializer: Serializer | None, method: str) -> N
         )
 
 
-def encoded(serializer: Serializer | None, value: object) -> bytes | str:
+def encode_value(serializer: Serializer | None, value: object) -> bytes | str:
     """Return the body for the argument of a send. Raises MessageRejectedError, TypeError."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
@@ -145,26 +145,28 @@ def encoded(serializer: Serializer | None, value: object) -> bytes | str:
         return serializer.encode(value)
     except Exception as error:
         raise MessageRejectedError(
-            f"a body of {type(value).__name__} {_misfit(serializer)}: {_reason(error)}"
+            f"a body of {type(value).__name__} {_name_misfit(serializer)}: {_find_reason(error)}"
         ) from error
 
 
-def decoded(serializer: Serializer, body: bytes, what: str) -> Any:
+def decode_body(serializer: Serializer, body: bytes, what: str) -> Any:
     """Return the value of a body. Raises BodyError, which does not reveal the body's content."""
     try:
         return serializer.decode(body)
     except Exception as error:
-        raise BodyError(f"the body of {what} {_misfit(serializer)}: {_reason(error)}") from error
+        raise BodyError(
+            f"the body of {what} {_name_misfit(serializer)}: {_find_reason(error)}"
+        ) from error
 
 
-def _misfit(serializer: Serializer) -> str:
+def _name_misfit(serializer: Serializer) -> str:
     wanted = getattr(serializer, "type", Any)
     if wanted is Any:
         return f"is not {getattr(serializer, 'name', type(serializer).__name__)}"
     return f"does not fit {wanted.__name__ if isinstance(wanted, type) else wanted}"
 
 
-def _reason(error: Exception) -> str:
+def _find_reason(error: Exception) -> str:
     """Return the text of an error in one line, without the value in question."""
     if not (type(error).__module__.startswith("pydantic") and hasattr(error, "errors")):
         name, _, said = " ".join(describe_error(error).split()).partition(": ")

@@ -256,7 +256,7 @@ class TransactionProducer(Producer):
                     f"the local transaction {local!r} is not a coroutine function: write it with "
                     "`async def`; `check` decides about the message"
                 )
-            transaction.state = state_of(await outcome, "the local transaction")
+            transaction.state = read_state(await outcome, "the local transaction")
         return transaction
 
     async def _prepare(self, message: Message, timeout_s: float | None) -> Transaction:
@@ -400,7 +400,7 @@ class TransactionProducer(Producer):
             # No outcome is recorded yet, which `check` would take for a rollback.
             return TransactionState.UNKNOWN
         try:
-            return state_of(await run_apart(self._check, message), "the check")
+            return read_state(await run_apart(self._check, message), "the check")
         except Exception:
             log.exception(
                 "the check of message %s raised; the broker will ask again", message.message_id
@@ -433,7 +433,7 @@ class TransactionProducer(Producer):
         return task
 
 
-def state_of(answer: object, who: str) -> TransactionState:
+def read_state(answer: object, who: str) -> TransactionState:
     """Return the state that an application function returned; UNKNOWN if it is no state."""
     try:
         return TransactionState(answer)  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rockhopper.client.errors import ClientStateError
-from rockhopper.client.network.credentials import CredentialsFile, environment_file
+from rockhopper.client.network.credentials import CredentialsFile, find_environment_file
 from rockhopper.client.network.tls import Tls, TlsOptions, choose_tls
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.options import Options
@@ -81,7 +81,7 @@ def coming_in(tls: Tls, credentials: str | Path | None) -> Iterator[None]:
 
 
 def _access(tls: Tls, credentials: str | Path | None) -> Access:
-    file = CredentialsFile(os.path.abspath(credentials)) if credentials else environment_file()
+    file = CredentialsFile(os.path.abspath(credentials)) if credentials else find_environment_file()
     try:
         return Access(choose_tls(tls) or False, file)
     except ValueError as error:

@@ -8,7 +8,7 @@ import pytest
 
 from rockhopper.client import Producer
 from rockhopper.client.admin.admin import Admin
-from rockhopper.client.commands.replication.set_status import of_set
+from rockhopper.client.commands.replication.set_status import read_set_status
 from rockhopper.client.errors import ClientError
 from tests.interop.apache import SMALL_FILES
 from tests.interop.conftest import Launcher
@@ -41,7 +41,7 @@ async def whole(address: str) -> dict[str, Any]:
         while True:
             # Its port is closed for a moment while it takes its role.
             with contextlib.suppress(ClientError):
-                status = await of_set(admin, address)
+                status = await read_set_status(admin, address)
                 replicas = status["replicas"]
                 ends = {each.get("logEnd") for each in replicas}
                 if sum(each["isInSync"] for each in replicas) == 2 and len(ends) == 1:

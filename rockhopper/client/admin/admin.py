@@ -19,7 +19,7 @@ from rockhopper.client.errors import (
     RequestRefusedError,
     RouteNotFoundError,
 )
-from rockhopper.client.network.absent import away_brokers, format_names
+from rockhopper.client.network.absent import describe_away_brokers, format_names
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.closing import ClosedAtEnd
 from rockhopper.client.network.credentials import CredentialsChoice
@@ -297,7 +297,7 @@ class Admin(ClosedAtEnd):
 
         Brokers that the session's routes leave out are included only `with_left_out`.
         """
-        return _brokers(await self._cluster_info(with_left_out=with_left_out))
+        return _list_brokers(await self._cluster_info(with_left_out=with_left_out))
 
     async def departed_brokers(self) -> list[str]:
         """Return the names of brokers that disappeared since the name server started.
@@ -308,7 +308,7 @@ class Admin(ClosedAtEnd):
 
     async def away(self) -> list[str]:
         """Return a text that names the brokers that disappeared, and when each was last seen."""
-        return away_brokers(await self._cluster_info())
+        return describe_away_brokers(await self._cluster_info())
 
     async def _cluster_info(self, *, with_left_out: bool = False) -> ClusterInfo:
         info = await self._ask_who_knows(
@@ -324,13 +324,17 @@ class Admin(ClosedAtEnd):
         Raises RouteNotFoundError if there is none.
         """
         info = await self._cluster_info()
-        masters = [each for each in _brokers(info) if each.is_master]
+        masters = [each for each in _list_brokers(info) if each.is_master]
         chosen = [each for each in masters if broker in (None, each.name, each.address)]
         if chosen:
             return chosen
         known = ", ".join(f"{each.name} ({each.address})" for each in masters)
         what = f"no broker {broker!r}" if masters else "no broker at all"
-        remedies = [f"not reachable: {format_names(away)}"] if (away := away_brokers(info)) else []
+        remedies = (
+            [f"not reachable: {format_names(away)}"]
+            if (away := describe_away_brokers(info))
+            else []
+        )
         remedies += [
             f"the masters it knows: {known}"
             if masters
@@ -345,7 +349,7 @@ class Admin(ClosedAtEnd):
     async def broker_status(self, address: str) -> dict[str, str]:
         """Return the runtime status of a broker: rates, offsets, disk use."""
         answer = await self.session.request(address, RequestCode.GET_BROKER_RUNTIME_INFO)
-        return dict(_decoded(KVTable, answer, address).table)
+        return dict(_decode(KVTable, answer, address).table)
 
     async def broker_config(self, address: str) -> dict[str, str]:
         """Return the settings of a broker."""
@@ -374,7 +378,7 @@ class Admin(ClosedAtEnd):
 
     async def update_broker_config(self, address: str, settings: Mapping[str, str]) -> None:
         """Change settings of a running broker. Raises RequestRefusedError."""
-        escaped = {name: _escaped(value) for name, value in settings.items()}
+        escaped = {name: _escape(value) for name, value in settings.items()}
         await self.session.request(
             address, RequestCode.UPDATE_BROKER_CONFIG, body=encode_properties_text(escaped)
         )
@@ -415,7 +419,7 @@ class Admin(ClosedAtEnd):
         """
 
         def decode(answer: Command) -> _Body:
-            return _decoded(kind, answer, self._name_service)
+            return _decode(kind, answer, self._name_service)
 
         said = decode(await self._ask(code))
         if contents(said):
@@ -442,7 +446,7 @@ def _count_read_queues(target: BrokerAddress, queues: int, full: Sequence[QueueR
     return max((queue.queue_id + 1 for queue in here), default=queues)
 
 
-def _decoded(kind: type[_Body], answer: Command, address: str) -> _Body:
+def _decode(kind: type[_Body], answer: Command, address: str) -> _Body:
     try:
         return kind.decode(answer.body)
     except ProtocolError as error:
@@ -451,7 +455,7 @@ def _decoded(kind: type[_Body], answer: Command, address: str) -> _Body:
         ) from error
 
 
-def _brokers(info: ClusterInfo) -> list[BrokerAddress]:
+def _list_brokers(info: ClusterInfo) -> list[BrokerAddress]:
     found = [
         BrokerAddress(broker.cluster, name, broker_id, address)
         for name, broker in info.broker_addr_table.items()
@@ -460,7 +464,7 @@ def _brokers(info: ClusterInfo) -> list[BrokerAddress]:
     return sorted(found, key=lambda each: (each.cluster, each.name, each.broker_id))
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     """Escape a value for java.util.Properties."""
     value = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
     return "".join(c if c.isascii() else f"\\u{ord(c):04x}" for c in value)

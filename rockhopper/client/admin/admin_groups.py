@@ -151,7 +151,7 @@ class GroupAdmin:
             self._offsets.min_offset(queue), self._offsets.max_offset(queue)
         )
         if isinstance(to, datetime):
-            to = await self._offsets.offset_at(queue, _milliseconds(to))
+            to = await self._offsets.offset_at(queue, _count_milliseconds(to))
         elif isinstance(to, str):
             to = low if to == "earliest" else high
         return OffsetMove(queue, before, min(max(to, low), high))
@@ -190,7 +190,7 @@ class GroupAdmin:
         try:
             if to is not None:
                 request = ResetOffsetRequest(
-                    group=group, topic=topic, timestamp=_timestamp(to), is_force=True
+                    group=group, topic=topic, timestamp=_parse_timestamp(to), is_force=True
                 )
                 return await self._reset(address, request, moves)
             moved: list[OffsetMove] = []
@@ -263,11 +263,11 @@ class GroupAdmin:
         return masters
 
 
-def _timestamp(to: Target) -> int:
+def _parse_timestamp(to: Target) -> int:
     if isinstance(to, datetime):
-        return _milliseconds(to)
+        return _count_milliseconds(to)
     return _LATEST if to == "latest" else 0
 
 
-def _milliseconds(time: datetime) -> int:
+def _count_milliseconds(time: datetime) -> int:
     return round(time.timestamp() * 1000)

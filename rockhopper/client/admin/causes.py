@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.errors import ClientError, RouteNotFoundError
-from rockhopper.client.network.absent import nobody_is_there, start_those
+from rockhopper.client.network.absent import suggest_any_broker, suggest_starting
 
 _TIMEOUT_S = 3.0
 _NAMES_MAX = 20_000
@@ -18,7 +18,7 @@ _SUGGESTIONS_MAX = 3
 _LIKENESS_MIN = 0.7
 
 
-async def explained(error: RouteNotFoundError, nameserver: str | None) -> RouteNotFoundError:
+async def explain(error: RouteNotFoundError, nameserver: str | None) -> RouteNotFoundError:
     """Return the error with a better remedy, if there is one."""
     if error.topic is None and error.group is None:
         return error
@@ -27,7 +27,7 @@ async def explained(error: RouteNotFoundError, nameserver: str | None) -> RouteN
             asyncio.timeout(_TIMEOUT_S),
             Admin(nameserver, request_timeout_s=_TIMEOUT_S) as admin,
         ):
-            remedy = await _remedy(error, admin)
+            remedy = await _find_remedy(error, admin)
     except (ClientError, TimeoutError):
         return error
     better = RouteNotFoundError(error.what, address=error.address, remedy=remedy)
@@ -36,21 +36,21 @@ async def explained(error: RouteNotFoundError, nameserver: str | None) -> RouteN
     return better
 
 
-async def _remedy(error: RouteNotFoundError, admin: Admin) -> str | None:
+async def _find_remedy(error: RouteNotFoundError, admin: Admin) -> str | None:
     if not await admin.brokers():
-        return nobody_is_there(await admin.away())
+        return suggest_any_broker(await admin.away())
     asked = error.topic or error.group or ""
-    names = await _names(error, admin)
-    near = [] if asked in names else nearest(asked, names)
+    names = await _list_names(error, admin)
+    near = [] if asked in names else find_nearest(asked, names)
     if near:
         return f"did you mean {' or '.join(map(repr, near))}?"
     if error.topic is None or error.remedy is not None:
         return error.remedy
     away = await admin.away()
-    return start_those(away) if away else None
+    return suggest_starting(away) if away else None
 
 
-async def _names(error: RouteNotFoundError, admin: Admin) -> Sequence[str]:
+async def _list_names(error: RouteNotFoundError, admin: Admin) -> Sequence[str]:
     try:
         if error.topic is not None:
             return await admin.topics()
@@ -59,7 +59,7 @@ async def _names(error: RouteNotFoundError, admin: Admin) -> Sequence[str]:
         return ()
 
 
-def nearest(name: str, names: Sequence[str]) -> list[str]:
+def find_nearest(name: str, names: Sequence[str]) -> list[str]:
     """Return the `names` that `name` may be a typo of, the most similar first."""
     spelled = {each.lower(): each for each in names[:_NAMES_MAX]}
     found = difflib.get_close_matches(name.lower(), spelled, _SUGGESTIONS_MAX, _LIKENESS_MIN)

@@ -163,7 +163,7 @@ class GroupReader:
         try:
             document = fastjson.loads(answer.body)
         except ProtocolError as error:
-            raise unreadable(code, master.address, error) from error
+            raise make_unreadable_error(code, master.address, error) from error
         table = document.get("subscriptionGroupTable") if isinstance(document, dict) else None
         return dict(table) if isinstance(table, dict) else {}
 
@@ -470,10 +470,12 @@ async def ask_if_told(
     try:
         return kind.decode(answer.body)
     except ProtocolError as error:
-        raise unreadable(code, address, error) from error
+        raise make_unreadable_error(code, address, error) from error
 
 
-def unreadable(code: RequestCode, address: str, error: Exception) -> MalformedAnswerError:
+def make_unreadable_error(
+    code: RequestCode, address: str, error: Exception
+) -> MalformedAnswerError:
     """Return the error for an unreadable body in the answer of *address* to *code*."""
     return MalformedAnswerError(
         f"{address} answered {code.name} with an invalid body ({error})",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.admin.group_states import GroupState, is_tools_group
-from rockhopper.client.admin.topic_stats import oldest_s, together
+from rockhopper.client.admin.topic_stats import find_oldest_s, gather_some_at_a_time
 from rockhopper.protocol.bodies.stats import LAG_UNKNOWN, GroupFigures
 from rockhopper.protocol.names import is_retry_topic
 
@@ -39,23 +39,25 @@ async def summarise_groups(admin: Admin, *, with_system: bool = False) -> list[G
     if figures is None:
         states = await admin.groups.states(with_system=with_system)
         asked = ([] if state.model == _BROADCASTING else state.queues for state in states)
-        ages = await together(oldest_s(admin, queues) for queues in asked)
-        return [_of_state(state, age_s) for state, age_s in zip(states, ages, strict=True)]
+        ages = await gather_some_at_a_time(find_oldest_s(admin, queues) for queues in asked)
+        return [_summarise_state(state, age_s) for state, age_s in zip(states, ages, strict=True)]
     now_ms = time.time_ns() // 1_000_000
     return [
-        _of_figures(group, now_ms)
+        _summarise_figures(group, now_ms)
         for group in figures.groups
         if with_system or not is_tools_group(group.name)
     ]
 
 
-def _of_state(state: GroupState, age_s: float | None) -> GroupSummary:
+def _summarise_state(state: GroupState, age_s: float | None) -> GroupSummary:
     lag = None if state.model == _BROADCASTING else state.lag
-    topics = _plain({*state.subscriptions, *(each.queue.topic for each in state.queues)})
+    topics = _sort_plain_topics(
+        {*state.subscriptions, *(each.queue.topic for each in state.queues)}
+    )
     return GroupSummary(state.name, len(state.members), state.model, topics, lag, age_s)
 
 
-def _of_figures(group: GroupFigures, now_ms: int) -> GroupSummary:
+def _summarise_figures(group: GroupFigures, now_ms: int) -> GroupSummary:
     is_broadcasting = group.lag == LAG_UNKNOWN
     model = _BROADCASTING if is_broadcasting else _CLUSTERING if group.members else None
     age_s: float | None = None
@@ -65,8 +67,10 @@ def _of_figures(group: GroupFigures, now_ms: int) -> GroupSummary:
         elif group.oldest_ms > 0:
             age_s = max(now_ms - group.oldest_ms, 0) / 1000
     lag = None if is_broadcasting else group.lag
-    return GroupSummary(group.name, group.members, model, _plain(group.topics), lag, age_s)
+    return GroupSummary(
+        group.name, group.members, model, _sort_plain_topics(group.topics), lag, age_s
+    )
 
 
-def _plain(topics: Iterable[str]) -> list[str]:
+def _sort_plain_topics(topics: Iterable[str]) -> list[str]:
     return sorted(topic for topic in topics if not is_retry_topic(topic))

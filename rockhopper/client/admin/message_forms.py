@@ -34,7 +34,7 @@ WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC)
 """The topics where delayed messages wait."""
 
 
-def by_rank(topics: Sequence[str]) -> list[list[str]]:
+def rank_topics(topics: Sequence[str]) -> list[list[str]]:
     """Rank topics: those that producers send to, then those of copies, then system topics."""
     ranks: list[list[str]] = [[], [], []]
     for topic in topics:
@@ -54,24 +54,26 @@ def is_withdrawal(message: ReceivedMessage) -> bool:
     return PROPERTY_TIMER_DEL_UNIQUE_KEY in message.properties
 
 
-def original(found: Sequence[ReceivedMessage]) -> ReceivedMessage | None:
+def find_original(found: Sequence[ReceivedMessage]) -> ReceivedMessage | None:
     """Return the form that was sent first; a requeued copy only if there is no other."""
     forms = [each for each in found if not is_withdrawal(each)]
-    return min(forms, key=lambda each: (is_requeued(each), *_age(each, forms)), default=None)
+    return min(
+        forms, key=lambda each: (is_requeued(each), *_make_age_key(each, forms)), default=None
+    )
 
 
-def newest(forms: Sequence[ReceivedMessage]) -> ReceivedMessage | None:
+def find_newest(forms: Sequence[ReceivedMessage]) -> ReceivedMessage | None:
     """Return the form that was stored last."""
-    return max(forms, key=lambda each: _age(each, forms), default=None)
+    return max(forms, key=lambda each: _make_age_key(each, forms), default=None)
 
 
-def _age(message: ReceivedMessage, among: Sequence[ReceivedMessage]) -> tuple[int, int]:
+def _make_age_key(message: ReceivedMessage, among: Sequence[ReceivedMessage]) -> tuple[int, int]:
     """Return a sort key: on one broker the log offset, as its clock may have been set back."""
     is_one_log = len({each.broker_name for each in among}) == 1
     return 0 if is_one_log else message.store_time_ms, message.stored.commit_log_offset
 
 
-def target_topic(message: ReceivedMessage) -> str:
+def find_target_topic(message: ReceivedMessage) -> str:
     """Return the topic of a message; for a waiting message, the topic it will be delivered to."""
     topic = message.queue.topic
     if topic in WAITING_TOPICS or topic == TRANSACTION_HALF_TOPIC:
@@ -79,22 +81,22 @@ def target_topic(message: ReceivedMessage) -> str:
     return topic
 
 
-def first_topic(message: ReceivedMessage) -> str:
+def find_first_topic(message: ReceivedMessage) -> str:
     """Return the topic that the producer sent the message to, as far as this form shows it."""
-    topic = target_topic(message)
+    topic = find_target_topic(message)
     if is_retry_topic(topic) or is_dlq_topic(topic):
         told = message.properties
         return told.get(PROPERTY_RETRY_TOPIC) or told.get(PROPERTY_DLQ_ORIGIN_TOPIC) or topic
     return topic
 
 
-def retry_topics(group: str, topic: str) -> tuple[str, ...]:
+def list_retry_topics(group: str, topic: str) -> tuple[str, ...]:
     """Return the topics for retries of *group*: one for pulling, two spellings for popping."""
     of_pops = (f"{RETRY_PREFIX}{group}{joint}{topic}" for joint in "_+")
     return retry_topic(group), *of_pops
 
 
-def timer_due_ms(message: ReceivedMessage) -> int | None:
+def find_timer_due_ms(message: ReceivedMessage) -> int | None:
     """Return when a timer message is due; RocketMQ may deliver it up to a second later."""
     before_ms = parse_whole_number(message.properties.get(PROPERTY_TIMER_OUT_MS))
     return before_ms + 1 if before_ms >= 0 else None

@@ -12,10 +12,10 @@ from typing import Protocol
 
 from rockhopper.client.admin.message_forms import (
     WAITING_TOPICS,
-    by_rank,
+    find_original,
+    find_target_topic,
     is_requeued,
-    original,
-    target_topic,
+    rank_topics,
 )
 from rockhopper.client.errors import (
     ClientError,
@@ -152,7 +152,7 @@ class MessageSearch:
             records = decode_messages(answer.body)
         except ProtocolError:
             return None  # Apache's broker returns arbitrary bytes if no message begins there
-        return _received(broker.name, records[0]) if records else None
+        return _make_received(broker.name, records[0]) if records else None
 
     async def _waiting_for(self, topic: str, key: str) -> ReceivedMessage | None:
         """Return a delayed message with this id that waits for its delivery to *topic*."""
@@ -162,14 +162,14 @@ class MessageSearch:
                 continue  # no message was ever delayed there
             if isinstance(found, BaseException):
                 raise found
-            message = original([each for each in found if target_topic(each) == topic])
+            message = find_original([each for each in found if find_target_topic(each) == topic])
             if message is not None:
                 return message
         return None
 
     async def _first_form(self, key: str, topics: list[str]) -> ReceivedMessage | None:
         failure: ClientError | None = None
-        for rank in by_rank(topics):
+        for rank in rank_topics(topics):
             found, problem = await self._by_unique_key(key, rank, is_only=len(topics) == 1)
             if found is not None:
                 return found
@@ -187,7 +187,7 @@ class MessageSearch:
         async def search(topic: str) -> ReceivedMessage | None:
             async with at_once:
                 try:
-                    return original(await self.by_unique_key(topic, key, 0))
+                    return find_original(await self.by_unique_key(topic, key, 0))
                 except RouteNotFoundError:
                     if is_only:
                         raise
@@ -251,9 +251,11 @@ class MessageSearch:
         records.sort(key=lambda record: record.commit_log_offset, reverse=True)
         # The broker's index contains only hashes, so the topic and the key are checked here.
         return [
-            _received(broker_name, record) for record in records if record.topic == request.topic
+            _make_received(broker_name, record)
+            for record in records
+            if record.topic == request.topic
         ]
 
 
-def _received(broker_name: str, record: StoredMessage) -> ReceivedMessage:
+def _make_received(broker_name: str, record: StoredMessage) -> ReceivedMessage:
     return ReceivedMessage(MessageQueue(record.topic, broker_name, record.queue_id), record)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
-from rockhopper.client.admin.group_states import ask_if_told, unreadable
+from rockhopper.client.admin.group_states import ask_if_told, make_unreadable_error
 from rockhopper.client.errors import RequestRefusedError
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.session import Session
@@ -60,7 +60,7 @@ class StatsReader:
         """
         masters = await self._masters()
         found = await asyncio.gather(*(self._of(master, details) for master in masters))
-        return merged(found)
+        return merge_figures(found)
 
     async def read_groups(self) -> Figures | None:
         """Return the groups with the ages of their lag; None if a broker refuses the query.
@@ -70,7 +70,9 @@ class StatsReader:
         """
         masters = await self._masters()
         try:
-            return merged(await asyncio.gather(*(self._ask(each, ages=True) for each in masters)))
+            return merge_figures(
+                await asyncio.gather(*(self._ask(each, ages=True) for each in masters))
+            )
         except RequestRefusedError as error:
             if error.code not in _NOT_IN_ONE:
                 raise
@@ -97,7 +99,7 @@ class StatsReader:
         try:
             return Figures.decode(answer.body)
         except ProtocolError as error:
-            raise unreadable(RequestCode.FIGURES, master.address, error) from error
+            raise make_unreadable_error(RequestCode.FIGURES, master.address, error) from error
 
     async def _of_another_kind(self, address: str) -> Figures:
         configs = await self._table(address, RequestCode.GET_ALL_TOPIC_CONFIG, "topicConfigTable")
@@ -110,7 +112,7 @@ class StatsReader:
                 continue
             group = groups.setdefault(name, GroupFigures(name, topics=[]))
             _add_progress(topics[topic], group, {int(q): int(at) for q, at in queues.items()}, ends)
-        members = await _some_at_a_time(self._members(address, name) for name in groups)
+        members = await _gather_some_at_a_time(self._members(address, name) for name in groups)
         for group, connection in zip(groups.values(), members, strict=True):
             if connection is not None:
                 _set_members(group, connection)
@@ -120,7 +122,7 @@ class StatsReader:
         self, address: str, names: Sequence[str]
     ) -> tuple[dict[str, TopicFigures], dict[str, dict[int, tuple[int, int]]]]:
         """Return the topics, and for each the smallest and largest offset of its queues."""
-        stats = await _some_at_a_time(self._stats(address, name) for name in names)
+        stats = await _gather_some_at_a_time(self._stats(address, name) for name in names)
         topics: dict[str, TopicFigures] = {}
         ends: dict[str, dict[int, tuple[int, int]]] = {}
         for name, table in zip(names, stats, strict=True):
@@ -140,7 +142,7 @@ class StatsReader:
         try:
             document = fastjson.loads(answer.body)
         except ProtocolError as error:
-            raise unreadable(code, address, error) from error
+            raise make_unreadable_error(code, address, error) from error
         table = document.get(name) if isinstance(document, dict) else None
         return dict(table) if isinstance(table, dict) else {}
 
@@ -176,7 +178,7 @@ def _add_progress(
         group.lag += max(high - max(offsets.get(queue_id, 0), low), 0)
 
 
-def merged(found: Sequence[Figures]) -> Figures:
+def merge_figures(found: Sequence[Figures]) -> Figures:
     """Add up the statistics of several brokers; members connect to all, so the maximum counts."""
     topics: dict[str, TopicFigures] = {}
     groups: dict[str, GroupFigures] = {}
@@ -207,7 +209,7 @@ def merged(found: Sequence[Figures]) -> Figures:
     )
 
 
-async def _some_at_a_time(asked: Iterable[Awaitable[_Found]]) -> list[_Found]:
+async def _gather_some_at_a_time(asked: Iterable[Awaitable[_Found]]) -> list[_Found]:
     slots = asyncio.Semaphore(_AT_ONCE)
 
     async def one(each: Awaitable[_Found]) -> _Found:

@@ -28,7 +28,7 @@ _THERE_OR_NOT = frozenset(
 _Found = TypeVar("_Found")
 
 
-async def together(asked: Iterable[Awaitable[_Found]]) -> list[_Found]:
+async def gather_some_at_a_time(asked: Iterable[Awaitable[_Found]]) -> list[_Found]:
     """Return the results of many requests, with a limit on how many run at a time."""
     slots = asyncio.Semaphore(AT_ONCE)
 
@@ -178,7 +178,7 @@ class TopicReader:
         return found
 
 
-async def lag_seconds(
+async def measure_lag_seconds(
     puller: GroupPuller, lags: Iterable[QueueLag], now_ms: int | None = None
 ) -> dict[MessageQueue, float]:
     """Return for each queue the age of the first message that a group has not consumed.
@@ -200,28 +200,28 @@ async def lag_seconds(
             waited_ms = now_ms - result.messages[0].store_time_ms
             found[each.queue] = max(waited_ms, 0) / 1000
 
-    await together(look(each) for each in behind)
+    await gather_some_at_a_time(look(each) for each in behind)
     return found
 
 
-async def oldest_s(admin: Admin, lags: Iterable[QueueLag]) -> float | None:
+async def find_oldest_s(admin: Admin, lags: Iterable[QueueLag]) -> float | None:
     """Return the age of the oldest message in these queues that a group has not consumed.
 
     None if unknown.
     """
     puller = GroupPuller(admin.session, None, is_browsing=True)
-    return max((await lag_seconds(puller, lags)).values(), default=None)
+    return max((await measure_lag_seconds(puller, lags)).values(), default=None)
 
 
-async def oldest_of_groups(admin: Admin, names: Iterable[str]) -> dict[str, float]:
+async def find_oldest_of_groups(admin: Admin, names: Iterable[str]) -> dict[str, float]:
     """Return the same for several groups, as far as known."""
 
     async def one(name: str) -> float | None:
         try:
-            return await oldest_s(admin, (await admin.groups.progress(name)).queues)
+            return await find_oldest_s(admin, (await admin.groups.progress(name)).queues)
         except ClientError:
             return None
 
     names = list(names)
-    found = await together(map(one, names))
+    found = await gather_some_at_a_time(map(one, names))
     return {name: age for name, age in zip(names, found, strict=True) if age is not None}

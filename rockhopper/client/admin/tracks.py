@@ -17,14 +17,14 @@ from rockhopper.client.admin.group_states import REQUEUE_GROUP, GroupState
 from rockhopper.client.admin.message_forms import (
     PROPERTY_REQUEUED,
     WAITING_TOPICS,
-    first_topic,
+    find_first_topic,
+    find_newest,
+    find_original,
+    find_target_topic,
+    find_timer_due_ms,
     is_requeued,
     is_withdrawal,
-    newest,
-    original,
-    retry_topics,
-    target_topic,
-    timer_due_ms,
+    list_retry_topics,
 )
 from rockhopper.client.admin.message_search import MessageSearch
 from rockhopper.client.errors import ClientError, RequestRefusedError, RouteNotFoundError
@@ -101,28 +101,28 @@ class MessageHistory:
     tracks: list[Track]
 
 
-async def history(admin: Admin, message: ReceivedMessage) -> MessageHistory:
+async def find_history(admin: Admin, message: ReceivedMessage) -> MessageHistory:
     """Return the history of *message*, given in any form, in at most ``GROUPS_MAX`` groups.
 
     Groups of tools are omitted.
     """
-    topic = first_topic(message)
+    topic = find_first_topic(message)
     unseen: set[str] = set()
     here, *waiting = await asyncio.gather(
-        *(_forms(admin, each, message, unseen) for each in (topic, *WAITING_TOPICS))
+        *(_find_forms(admin, each, message, unseen) for each in (topic, *WAITING_TOPICS))
     )
     delayed = [each for found in waiting for each in found if not is_withdrawal(each)]
-    first = _first_form(message, topic, here, delayed)
-    due = await due_ms(admin, first) if target_topic(first) == topic else None
+    first = _find_first_form(message, topic, here, delayed)
+    due = await find_due_ms(admin, first) if find_target_topic(first) == topic else None
     requeued = [each for each in here if is_requeued(each)]
     whole = _TracedMessage(admin, first, topic, due, requeued, delayed, unseen)
-    readers = await _readers(admin, first.broker_name, topic)
+    readers = await _list_readers(admin, first.broker_name, topic)
     groups = sorted({*readers, *whole.groups_of_copies(message)})
     groups = [each for each in groups if not is_system_group(each)]
     return MessageHistory(first, topic, due, await whole.tracks(groups[:GROUPS_MAX]))
 
 
-def _first_form(
+def _find_first_form(
     message: ReceivedMessage,
     topic: str,
     here: Sequence[ReceivedMessage],
@@ -130,14 +130,14 @@ def _first_form(
 ) -> ReceivedMessage:
     if message.queue.topic == topic and not is_requeued(message):
         return message
-    still = newest([each for each in delayed if target_topic(each) == topic])
-    return original(here) or still or message
+    still = find_newest([each for each in delayed if find_target_topic(each) == topic])
+    return find_original(here) or still or message
 
 
-async def due_ms(admin: Admin, message: ReceivedMessage) -> int | None:
+async def find_due_ms(admin: Admin, message: ReceivedMessage) -> int | None:
     """Return when a waiting message will be delivered; None if it does not wait or unknown."""
     if message.queue.topic != SCHEDULE_TOPIC:
-        return timer_due_ms(message) if message.queue.topic in WAITING_TOPICS else None
+        return find_timer_due_ms(message) if message.queue.topic in WAITING_TOPICS else None
     try:
         address = await admin.offsets.address(message.queue)
         settings = await admin.broker_config(address)
@@ -147,7 +147,7 @@ async def due_ms(admin: Admin, message: ReceivedMessage) -> int | None:
     return message.store_time_ms + delays[min(message.queue_id, len(delays) - 1)]
 
 
-async def _forms(
+async def _find_forms(
     admin: Admin, topic: str, message: ReceivedMessage, unseen: set[str]
 ) -> list[ReceivedMessage]:
     """Return the forms in *topic*; if it may not be read, add it to *unseen*."""
@@ -163,7 +163,7 @@ async def _forms(
         return []
 
 
-async def _readers(admin: Admin, broker: str, topic: str) -> list[str]:
+async def _list_readers(admin: Admin, broker: str, topic: str) -> list[str]:
     code, ext = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": topic}
     try:
         address = (await admin.route(topic)).reader(broker)
@@ -194,7 +194,7 @@ class _TracedMessage:
         """Return groups named in copies: they may have no offset in the topic."""
         for copy in (asked, *self.requeued, *self.delayed):
             dead_letter = copy.properties.get(PROPERTY_REQUEUED, "").partition("/")[0]
-            for name in (target_topic(copy), dead_letter):
+            for name in (find_target_topic(copy), dead_letter):
                 if name.startswith(DLQ_PREFIX):
                     yield name[len(DLQ_PREFIX) :]
                 elif name.startswith(RETRY_PREFIX) and copy.queue.topic == SCHEDULE_TOPIC:
@@ -219,10 +219,10 @@ class _TracedMessage:
         )
         if state.model == "BROADCASTING":
             return Track(group, TrackOutcome.BROADCAST, "each member stores its own offset")
-        copy = newest(copies)
+        copy = find_newest(copies)
         if copy is not None:
             return await self._by_copy(group, state, copy)
-        if target_topic(self.message) != self.message.queue.topic:
+        if find_target_topic(self.message) != self.message.queue.topic:
             return Track(group, TrackOutcome.DELAYED, "", self.due_ms)
         track = await self._by_place(group, state, self.message)
         for each in self.requeued:
@@ -237,12 +237,12 @@ class _TracedMessage:
 
     async def _copies(self, group: str, unseen: set[str]) -> list[ReceivedMessage]:
         """Return the copies of the message made for this group."""
-        dead, retries = dlq_topic(group), retry_topics(group, self.topic)
+        dead, retries = dlq_topic(group), list_retry_topics(group, self.topic)
         found = await asyncio.gather(
-            *(_forms(self.admin, each, self.message, unseen) for each in (dead, *retries))
+            *(_find_forms(self.admin, each, self.message, unseen) for each in (dead, *retries))
         )
         copies = [each for forms in found for each in forms]
-        copies += [each for each in self.delayed if target_topic(each) in retries]
+        copies += [each for each in self.delayed if find_target_topic(each) in retries]
         for each in self.requeued:
             if each.properties[PROPERTY_REQUEUED].startswith(f"{dead}/"):
                 copies.append(each)
@@ -253,7 +253,7 @@ class _TracedMessage:
         if topic == dlq_topic(group):
             return await self._by_dead_letter(group, copy)
         if topic == SCHEDULE_TOPIC:
-            due = await due_ms(self.admin, copy)
+            due = await find_due_ms(self.admin, copy)
             return Track(group, TrackOutcome.RETRYING, f"retry {times:,} at its delay level", due)
         at = await self._by_place(group, state, copy)
         is_behind = at.outcome in (TrackOutcome.CONSUMED, TrackOutcome.FILTERED)

@@ -13,7 +13,7 @@ from rockhopper.client.app.options import ConsumerOptions, check_options
 from rockhopper.client.consumer import Consumer
 from rockhopper.client.consuming.subscriptions import Topics
 from rockhopper.client.errors import ClientStateError
-from rockhopper.client.middleware.hooks import Middleware, sequence_of
+from rockhopper.client.middleware.hooks import Middleware, check_middleware
 from rockhopper.client.network.closing import ClosedAtEnd
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.sharing import SharedConnections
@@ -70,7 +70,7 @@ class App(ClosedAtEnd):
         check_serializer("serializer", serializer, "encode")
         self._serializer = TextAsItIs(serializer or JSON())
         self._common = {
-            "middleware": sequence_of(middleware),
+            "middleware": check_middleware(middleware),
             "tls": tls,
             "credentials": credentials,
             "connections": connections,

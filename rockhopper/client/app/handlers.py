@@ -68,7 +68,7 @@ class HandlerCall:
         self._takes_bytes = False
         name = getattr(function, "__qualname__", repr(function))
         check_no_generator("subscriber", function)
-        hints = get_type_hints(_annotated(function), include_extras=True)
+        hints = get_type_hints(_find_annotated(function), include_extras=True)
         left_alone = []
         for parameter in inspect.signature(function).parameters.values():
             if parameter.default is not parameter.empty:
@@ -102,7 +102,7 @@ class HandlerCall:
         if wanted is bytes:
             self._takes_bytes = True
         elif not is_message:
-            self.deserializer = _deserializer(wanted)
+            self.deserializer = _make_deserializer(wanted)
 
     async def __call__(self, message: ReceivedMessage) -> Any:
         """Call the function, a plain one in a thread, and await an awaitable result.
@@ -129,14 +129,14 @@ class HandlerCall:
         return message.body if self._takes_bytes else message.value
 
 
-def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
+def _find_annotated(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function with the annotations, inside partials, decorators and objects."""
     while isinstance(function := inspect.unwrap(function), functools.partial):
         function = function.func
     return function if inspect.isroutine(function) else type(function).__call__
 
 
-def _deserializer(wanted: Any) -> Serializer:
+def _make_deserializer(wanted: Any) -> Serializer:
     if wanted is str:
         return Text()
     if get_origin(wanted) is Annotated and get_args(wanted)[0] is str:

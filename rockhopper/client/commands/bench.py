@@ -11,7 +11,7 @@ import click
 from rockhopper.client.commands.output import print_table, write_json, write_line
 from rockhopper.client.commands.parameters import TOPIC
 from rockhopper.client.commands.progress import ProgressBar
-from rockhopper.client.commands.running import nameserver, nameserver_option, run
+from rockhopper.client.commands.running import choose_nameserver, nameserver_option, run
 
 if TYPE_CHECKING:
     from rockhopper.client.admin.admin import Admin
@@ -89,7 +89,7 @@ def bench(
     """
     name = topic or f"bench_{time.time_ns() // 1_000_000}"
     job = _BenchArguments(name, count, size, in_flight, batch, as_json)
-    run(_bench(job, nameserver(), is_temporary=topic is None), fast=True)
+    run(_bench(job, choose_nameserver(), is_temporary=topic is None), fast=True)
 
 
 async def _bench(job: _BenchArguments, nameserver: str | None, *, is_temporary: bool) -> None:
@@ -110,8 +110,8 @@ async def _measure_all(job: _BenchArguments, nameserver: str | None, admin: "Adm
 
     async with Producer(nameserver, timeout_s=30.0) as producer:
         starts = {each.queue: each.max_offset for each in await admin.ranges(job.topic)}
-        results = [await _single_sends(job, producer), await _batches(job, producer)]
-    results.append(await _pulls(job, nameserver, admin, starts))
+        results = [await _bench_single_sends(job, producer), await _bench_batches(job, producer)]
+    results.append(await _bench_pulls(job, nameserver, admin, starts))
     rows = []
     for each in results:
         rate = each.messages / each.seconds
@@ -142,7 +142,7 @@ async def _measure_all(job: _BenchArguments, nameserver: str | None, admin: "Adm
         write_line(f"bodies of {job.size_bytes:,} bytes; milliseconds are per request")
 
 
-async def _single_sends(job: _BenchArguments, producer: "Producer") -> _Measured:
+async def _bench_single_sends(job: _BenchArguments, producer: "Producer") -> _Measured:
     from rockhopper.protocol.message import Message
 
     message = Message(job.topic, bytes(job.size_bytes))
@@ -155,7 +155,7 @@ async def _single_sends(job: _BenchArguments, producer: "Producer") -> _Measured
     return await _measure(case, send, job.count, 1, job.under_way)
 
 
-async def _batches(job: _BenchArguments, producer: "Producer") -> _Measured:
+async def _bench_batches(job: _BenchArguments, producer: "Producer") -> _Measured:
     from rockhopper.protocol.message import Message
 
     messages = [Message(job.topic, bytes(job.size_bytes))] * job.batch
@@ -168,7 +168,7 @@ async def _batches(job: _BenchArguments, producer: "Producer") -> _Measured:
     return await _measure(case, send, job.count, job.batch, under_way)
 
 
-async def _pulls(
+async def _bench_pulls(
     job: _BenchArguments, nameserver: str | None, admin: "Admin", starts: "dict[MessageQueue, int]"
 ) -> _Measured:
     """Read the sent messages, each queue from several offsets concurrently."""

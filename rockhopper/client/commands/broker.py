@@ -9,21 +9,27 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rockhopper.client.commands.output import (
-    numbers_of,
+    convert_facts,
+    format_time,
+    parse_numbers,
     print_table,
-    time_text,
-    typed,
     write_json,
     write_line,
     write_note,
 )
-from rockhopper.client.commands.running import Failure, nameserver, nameserver_option, report, run
+from rockhopper.client.commands.running import (
+    Failure,
+    choose_nameserver,
+    nameserver_option,
+    report,
+    run,
+)
 from rockhopper.client.commands.screen.family import AliasedGroup
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
 from rockhopper.client.commands.shell.completion import complete_brokers, complete_settings
 from rockhopper.client.commands.shell.reachable_brokers import list_reachable
 from rockhopper.client.network.addresses import BrokerAddress
-from rockhopper.client.printable import printable
+from rockhopper.client.printable import make_printable
 from rockhopper.protocol.bodies.topics import ACCESS, ROCKHOPPER_VERSION
 
 if TYPE_CHECKING:
@@ -52,7 +58,7 @@ def broker() -> None:
 @nameserver_option
 def status(broker: str | None, is_all: bool, as_json: bool) -> None:
     """Show rates, offsets and disk use."""
-    names = nameserver()
+    names = choose_nameserver()
     run_shown(lambda: _status(broker, is_all, as_json, names))
 
 
@@ -61,7 +67,9 @@ async def _status(name: str | None, is_all: bool, as_json: bool, nameserver: str
         for index, target in enumerate(await admin.masters(name)):
             facts = await admin.broker_status(target.address)
             if as_json:
-                write_json({"broker": target.name, "address": target.address, **typed(facts)})
+                write_json(
+                    {"broker": target.name, "address": target.address, **convert_facts(facts)}
+                )
                 continue
             if index:
                 write_line("")
@@ -69,7 +77,7 @@ async def _status(name: str | None, is_all: bool, as_json: bool, nameserver: str
             chosen = sorted(facts.items()) if is_all else _main_facts(facts)
             width = max((len(key) for key, _ in chosen), default=0)
             for key, value in chosen:
-                write_line(f"  {key:<{width}}  {printable(value)}")
+                write_line(f"  {key:<{width}}  {make_printable(value)}")
 
 
 def _main_facts(facts: dict[str, str]) -> list[tuple[str, str]]:
@@ -105,11 +113,11 @@ def _count(text: str | None) -> str:
 
 
 def _time(text: str | None) -> str:
-    return time_text(int(text)) if text and text.lstrip("-").isdigit() else text or "-"
+    return format_time(int(text)) if text and text.lstrip("-").isdigit() else text or "-"
 
 
 def _rates(text: str | None) -> str:
-    numbers = numbers_of(text)
+    numbers = parse_numbers(text)
     if len(numbers) != 3:
         return text or "-"
     last_10_s, last_minute, last_10_min = numbers
@@ -117,7 +125,7 @@ def _rates(text: str | None) -> str:
 
 
 def _percent(text: str | None) -> str:
-    numbers = numbers_of(text)
+    numbers = parse_numbers(text)
     return f"{numbers[0] * 100:.0f} %" if numbers and numbers[0] >= 0 else "-"
 
 
@@ -163,7 +171,7 @@ def config(
         raise click.UsageError("either show settings (NAME) or change them (NAME=VALUE)")
 
     choice = _SettingsChoice(wanted or list(changes), only_live, only_changed)
-    run(_config(changes, choice, broker, as_json, nameserver()))
+    run(_config(changes, choice, broker, as_json, choose_nameserver()))
 
 
 @dataclass(frozen=True)
@@ -230,17 +238,17 @@ async def _settings(admin: "Admin", target: BrokerAddress, choice: _SettingsChoi
     described = await admin.describe_broker_config(target.address)
     if described is None and choice.is_choosy:
         raise Failure(f"{target.name} does not report which settings are live or not default")
-    facts = described or await _undescribed(admin, target.address)
+    facts = described or await _list_undescribed(admin, target.address)
     _check_names(target.name, choice.names, [each.key for each in facts])
     return _Settings(target, facts, described is not None)
 
 
 def _check_names(broker: str, names: Sequence[str], known: Sequence[str]) -> None:
-    from rockhopper.client.admin.causes import nearest
+    from rockhopper.client.admin.causes import find_nearest
 
     unknown = [name for name in names if name not in known]
     if unknown:
-        near = [likely for name in unknown for likely in nearest(name, known)[:1]]
+        near = [likely for name in unknown for likely in find_nearest(name, known)[:1]]
         meant = f": did you mean {' and '.join(near)}?" if near else ""
         raise Failure(f"{broker} has no setting {', '.join(unknown)}{meant}")
 
@@ -277,13 +285,13 @@ async def _tell_of_replicas(admin: "Admin", targets: Sequence[BrokerAddress]) ->
             )
 
 
-async def _undescribed(admin: "Admin", address: str) -> "list[SettingFacts]":
+async def _list_undescribed(admin: "Admin", address: str) -> "list[SettingFacts]":
     from rockhopper.protocol.bodies.setting_facts import SettingFacts
 
     settings = await admin.broker_config(address)
     return [
         SettingFacts(key, value, "", "", is_live=True, changed_since_start=False)
-        for key, value in sorted(typed(settings).items())
+        for key, value in sorted(convert_facts(settings).items())
         if isinstance(value, (bool, int, str))
     ]
 
@@ -311,7 +319,7 @@ def _print_settings(
 ) -> None:
     if not is_described:
         for each in facts:
-            write_line(f"{each.key}={printable(str(each.value))}")
+            write_line(f"{each.key}={make_printable(str(each.value))}")
         return
     rows = [_setting_row(each) for each in facts]
     columns: tuple[str, ...] = ("SETTING", "VALUE", "UNIT", "CHANGES", "DEFAULT")
@@ -347,7 +355,7 @@ def _setting_text(value: bool | int | str) -> str:
 @nameserver_option
 def cluster(as_json: bool) -> None:
     """List the brokers, and whether they answer."""
-    names = nameserver()
+    names = choose_nameserver()
     run_shown(lambda: _cluster(as_json, names))
 
 
@@ -418,7 +426,7 @@ async def _ask(admin: "Admin", broker: BrokerAddress) -> tuple[dict[str, str], s
 
 
 def _first_rate(facts: dict[str, str], key: str) -> float | None:
-    numbers = numbers_of(facts.get(key))
+    numbers = parse_numbers(facts.get(key))
     return numbers[0] if numbers else None
 
 

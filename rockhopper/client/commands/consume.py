@@ -16,7 +16,7 @@ from rockhopper.client.commands.reader import OutputReader
 from rockhopper.client.commands.rows import MessageRows
 from rockhopper.client.commands.running import (
     EXIT_SIGNALLED,
-    nameserver,
+    choose_nameserver,
     nameserver_option,
     report,
     run,
@@ -100,7 +100,7 @@ def consume(
       rockhopper consume orders --group billing --tag "new || paid"
       rockhopper consume orders --group billing --max 10 --json | jq .body
     """  # noqa: D301  click's mark for a paragraph that stays as it is
-    from rockhopper.client.filters import Sql, subscription_to
+    from rockhopper.client.filters import Sql, make_subscription
     from rockhopper.protocol.errors import SubscriptionError
 
     if expression is not None and tag != "*":
@@ -114,12 +114,12 @@ def consume(
         )
     try:
         wanted: str | Sql = tag if expression is None else Sql(expression)
-        subscription_to(topic, wanted)
+        make_subscription(topic, wanted)
     except SubscriptionError as error:
         raise click.UsageError(str(error)) from None
     ended = _EndSignal()
     job = _ConsumeArguments(topic, group, wanted, start, is_orderly, max_count, as_json)
-    run(_consume(job, nameserver(), ended))
+    run(_consume(job, choose_nameserver(), ended))
     if ended.by_signal is not None:
         sys.exit(EXIT_SIGNALLED + ended.by_signal)
 

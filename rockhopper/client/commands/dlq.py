@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rockhopper.client.commands.output import (
-    counted,
     flush,
+    format_count,
+    format_time,
     message_json,
     print_table,
     read_body,
-    time_text,
     write_json,
     write_line,
     write_note,
@@ -20,8 +20,8 @@ from rockhopper.client.commands.output import (
 from rockhopper.client.commands.parameters import GROUP, TOPIC
 from rockhopper.client.commands.running import (
     Failure,
+    choose_nameserver,
     confirm,
-    nameserver,
     nameserver_option,
     report,
     run,
@@ -30,7 +30,7 @@ from rockhopper.client.commands.screen.family import AliasedGroup
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
 from rockhopper.client.commands.shell.completion import complete_dead_groups
 from rockhopper.client.commands.shell.reachable_brokers import list_reachable
-from rockhopper.client.printable import body_preview, printable
+from rockhopper.client.printable import format_preview, make_printable
 from rockhopper.protocol.names import dlq_topic
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def dlq() -> None:
 @nameserver_option
 def list_groups(as_json: bool) -> None:
     """List the groups that have dead letters."""
-    names = nameserver()
+    names = choose_nameserver()
     run_shown(lambda: _list(as_json, names))
 
 
@@ -74,7 +74,7 @@ async def _list(as_json: bool, nameserver: str | None) -> None:
             )
     elif counts:
         rows = [
-            (each.group, each.count, each.count - each.waiting, time_text(each.oldest_time_ms))
+            (each.group, each.count, each.count - each.waiting, format_time(each.oldest_time_ms))
             for each in counts
         ]
         print_table(("GROUP", "DEAD LETTERS", "REQUEUED", "OLDEST"), rows)
@@ -94,7 +94,7 @@ async def _list(as_json: bool, nameserver: str | None) -> None:
 @nameserver_option
 def show(group: str, max_count: int | None, only_waiting: bool, as_json: bool) -> None:
     """Show the dead letters of GROUP, oldest first."""
-    run(_show(group, max_count, only_waiting, as_json, nameserver()))
+    run(_show(group, max_count, only_waiting, as_json, choose_nameserver()))
 
 
 async def _show(
@@ -128,10 +128,10 @@ def _row(letter: "DeadLetter") -> tuple[object, ...]:
         message.message_id,
         letter.topic or "-",
         _tries(letter),
-        time_text(message.born_time_ms),
-        time_text(message.store_time_ms),
+        format_time(message.born_time_ms),
+        format_time(message.store_time_ms),
         "yes" if letter.is_requeued else "no",
-        body_preview(body) if problem is None else f"<{problem}>",
+        format_preview(body) if problem is None else f"<{problem}>",
     )
 
 
@@ -183,7 +183,7 @@ def requeue(
     that were sent back before are skipped; a message counts as sent only once a broker has stored
     it. A message that cannot be sent stays and is reported; the others are sent.
     """
-    run(_requeue(group, max_count, to, message_id, dry_run, yes, as_json, nameserver()))
+    run(_requeue(group, max_count, to, message_id, dry_run, yes, as_json, choose_nameserver()))
 
 
 async def _requeue(
@@ -213,7 +213,7 @@ async def _requeue(
                         flush()
         except BaseException:
             if outcome.sent and not dry_run:
-                report(f"{_counted(outcome.sent.total())} sent back before the error")
+                report(f"{_format_requeued_count(outcome.sent.total())} sent back before the error")
             raise
     if not as_json:
         outcome.print(group)
@@ -226,7 +226,7 @@ def _confirm_requeue(
     count = 1 if message_id is not None else min(waiting, max_count or waiting)
     if count:
         where = to or "their original topics"
-        confirm(f"Send {counted(count, 'dead letter')} of {group} to {where}?", False)
+        confirm(f"Send {format_count(count, 'dead letter')} of {group} to {where}?", False)
 
 
 class _Outcome:
@@ -249,8 +249,10 @@ class _Outcome:
     def print(self, group: str) -> None:
         for topic, count in sorted(self.sent.items()):
             verb = "would be" if self._dry_run else "were" if count > 1 else "was"
-            letters = counted(count, "dead letter")
-            write_line(f"{letters} of {printable(group)} {verb} sent to {printable(topic)}")
+            letters = format_count(count, "dead letter")
+            write_line(
+                f"{letters} of {make_printable(group)} {verb} sent to {make_printable(topic)}"
+            )
         if self._repeated:
             write_line(
                 f"{self._repeated:,} had been sent by a requeue that was interrupted, or on their "
@@ -268,11 +270,11 @@ class _Outcome:
         rest = self._stayed.total() - sum(count for _, count in reasons)
         if rest:
             reasons.append(("--json shows the reason of each", rest))
-        lines = [f"{counted(count, 'dead letter')} {verb}: {why}" for why, count in reasons]
+        lines = [f"{format_count(count, 'dead letter')} {verb}: {why}" for why, count in reasons]
         raise Failure("\n".join(lines))
 
 
-def _counted(count: int) -> str:
+def _format_requeued_count(count: int) -> str:
     return "1 dead letter was" if count == 1 else f"{count:,} dead letters were"
 
 

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 import click
 
 from rockhopper.client.commands.output import (
+    format_time,
     message_json,
     print_body,
     print_table,
     read_body,
-    time_text,
     write_json,
     write_line,
     write_note,
 )
 from rockhopper.client.commands.parameters import TOPIC, PositionType
-from rockhopper.client.commands.running import nameserver, nameserver_option, run
+from rockhopper.client.commands.running import choose_nameserver, nameserver_option, run
 from rockhopper.client.commands.shell.reachable_brokers import list_reachable
-from rockhopper.client.printable import body_preview, printable
+from rockhopper.client.printable import format_preview, make_printable
 from rockhopper.protocol.addresses import join_address
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def query(
             _time_ms(begin, "--from") or 0,
             _time_ms(end, "--to"),
             as_json,
-            nameserver(),
+            choose_nameserver(),
         )
     )
 
@@ -109,11 +109,11 @@ async def _query(
 
 def _row(message: "ReceivedMessage") -> tuple[object, ...]:
     body, problem = read_body(message)
-    preview = body_preview(body) if problem is None else f"<{problem}>"
+    preview = format_preview(body) if problem is None else f"<{problem}>"
     return (
         f"{message.queue.broker_name}:{message.queue.queue_id}",
         message.queue_offset,
-        time_text(message.store_time_ms),
+        format_time(message.store_time_ms),
         message.tags or "-",
         message.message_id,
         preview if len(preview) <= _PREVIEW_MAX else preview[: _PREVIEW_MAX - 1] + "…",
@@ -135,17 +135,17 @@ def message(message_id: str, topic: str | None, raw: bool, as_json: bool) -> Non
         )
     if raw and as_json:
         raise click.UsageError("--raw and --json exclude each other")
-    run(_message(message_id, topic, raw, as_json, nameserver()))
+    run(_message(message_id, topic, raw, as_json, choose_nameserver()))
 
 
 async def _message(
     message_id: str, topic: str | None, raw: bool, as_json: bool, nameserver: str | None
 ) -> None:
-    from rockhopper.client.admin.tracks import due_ms
+    from rockhopper.client.admin.tracks import find_due_ms
 
     async with list_reachable(nameserver, topic=topic) as admin:
         found = await admin.message(message_id, topic)
-        due = None if raw or as_json else await due_ms(admin, found)
+        due = None if raw or as_json else await find_due_ms(admin, found)
     if raw:
         sys.stdout.buffer.write(found.body)
     elif as_json:
@@ -154,15 +154,15 @@ async def _message(
         _print_message(found, due)
 
 
-def _aim(message: "ReceivedMessage", due_ms: int | None) -> list[tuple[str, str]]:
+def _find_aim(message: "ReceivedMessage", due_ms: int | None) -> list[tuple[str, str]]:
     """Return the target topic and delivery time of a message that waits outside its own topic."""
-    from rockhopper.client.admin.message_forms import first_topic, target_topic
+    from rockhopper.client.admin.message_forms import find_first_topic, find_target_topic
 
     facts = []
-    target, first = target_topic(message), first_topic(message)
+    target, first = find_target_topic(message), find_first_topic(message)
     if target != message.queue.topic:
         facts.append(("waits for", target))
-        facts.append(("comes", time_text(due_ms)))
+        facts.append(("comes", format_time(due_ms)))
     if first != target:
         facts.append(("first sent to", first))
     return facts
@@ -175,17 +175,17 @@ def _print_message(message: "ReceivedMessage", due_ms: int | None) -> None:
     store = join_address(stored.store_host, stored.store_port)
     facts = [
         ("topic", message.topic),
-        *_aim(message, due_ms),
+        *_find_aim(message, due_ms),
         ("queue", f"{message.queue.broker_name}:{message.queue.queue_id}"),
         ("offset", str(message.queue_offset)),
         ("id", message.message_id),
         ("offset id", message.offset_message_id),
         ("tag", message.tags or "-"),
         ("keys", " ".join(message.keys) or "-"),
-        ("sent", f"{time_text(message.born_time_ms)} from {born}"),
+        ("sent", f"{format_time(message.born_time_ms)} from {born}"),
         (
             "stored",
-            f"{time_text(message.store_time_ms)} at {store}",
+            f"{format_time(message.store_time_ms)} at {store}",
         ),
         ("commit log", f"offset {stored.commit_log_offset:,}, {stored.size_bytes:,} bytes"),
         ("redelivered", f"{stored.reconsume_times} times"),
@@ -198,6 +198,6 @@ def _print_message(message: "ReceivedMessage", due_ms: int | None) -> None:
     ]
     width = min(max(len(name) for name, _ in facts), _NAME_WIDTH_MAX)
     for name, value in facts:
-        write_line(f"{name:<{width}}  {printable(value)}")
+        write_line(f"{name:<{width}}  {make_printable(value)}")
     write_line("")
     print_body(body, problem)

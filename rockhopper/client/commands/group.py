@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rockhopper.client.commands.output import (
-    counted,
+    format_count,
+    format_seconds,
+    format_time,
     print_table,
-    seconds_text,
-    time_text,
     write_json,
     write_line,
     write_note,
@@ -24,7 +24,13 @@ from rockhopper.client.commands.parameters import (
     QueueType,
     select_queues,
 )
-from rockhopper.client.commands.running import confirm, may_ask, nameserver, nameserver_option, run
+from rockhopper.client.commands.running import (
+    choose_nameserver,
+    confirm,
+    may_ask,
+    nameserver_option,
+    run,
+)
 from rockhopper.client.commands.screen.family import AliasedGroup
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
 from rockhopper.client.commands.shell.reachable_brokers import list_reachable
@@ -66,7 +72,7 @@ def create(name: str, orderly: bool | None, retries: int | None) -> None:
 
     This is not needed if groups are created on first use.
     """
-    run(_create(name, orderly, retries, nameserver()))
+    run(_create(name, orderly, retries, choose_nameserver()))
 
 
 async def _create(
@@ -85,7 +91,7 @@ async def _create(
 @nameserver_option
 def list_groups(is_all: bool, by_lag: bool, as_json: bool) -> None:
     """List the consumer groups with their members and their lag."""
-    names = nameserver()
+    names = choose_nameserver()
     run_shown(lambda: _list(is_all, by_lag, as_json, names))
 
 
@@ -115,7 +121,7 @@ async def _list(is_all: bool, by_lag: bool, as_json: bool, nameserver: str | Non
             each.members,
             _model(each.model),
             "-" if each.lag is None else each.lag,
-            seconds_text(each.oldest_s),
+            format_seconds(each.oldest_s),
             ", ".join(each.topics) or "-",
         )
         for each in found
@@ -142,7 +148,7 @@ def _lag(state: "GroupState") -> int | None:
 @nameserver_option
 def show(name: str, as_json: bool) -> None:
     """Show the settings, members, subscriptions and queues of GROUP."""
-    names = nameserver()
+    names = choose_nameserver()
     run_shown(lambda: _show(name, as_json, names))
 
 
@@ -159,7 +165,9 @@ async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
         write_line("")
         _print_members(state.members, numbers)
     if state.silent:
-        write_line(f"{counted(len(state.silent), 'member')} did not report their queues in time")
+        write_line(
+            f"{format_count(len(state.silent), 'member')} did not report their queues in time"
+        )
     if not state.is_consistent:
         _print_differences(state, numbers)
     elif state.subscriptions:
@@ -203,7 +211,7 @@ def _numbers(state: "GroupState") -> dict[str, str]:
 
 def _print_head(state: "GroupState") -> None:
     count = len(state.members)
-    who = counted(count, "member") if count else "no member is online"
+    who = format_count(count, "member") if count else "no member is online"
     write_line(f"group      {state.name}")
     write_line(f"online     {who}")
     if state.model is not None:
@@ -226,15 +234,15 @@ def _settings_text(settings: Mapping[str, Any]) -> str:
     if settings.get("consumeMessageOrderly"):
         texts.append("in order")
     if settings.get("retryQueueNums", 1) != 1:
-        texts.append(counted(settings["retryQueueNums"], "retry queue"))
+        texts.append(format_count(settings["retryQueueNums"], "retry queue"))
     return ", ".join(texts)
 
 
 async def _seconds(admin: "Admin", queues: "Sequence[QueueLag]") -> "_Seconds":
-    from rockhopper.client.admin.topic_stats import lag_seconds
+    from rockhopper.client.admin.topic_stats import measure_lag_seconds
     from rockhopper.client.consuming.pulling import GroupPuller
 
-    return await lag_seconds(GroupPuller(admin.session, None, is_browsing=True), queues)
+    return await measure_lag_seconds(GroupPuller(admin.session, None, is_browsing=True), queues)
 
 
 def _state_json(state: "GroupState", seconds: "_Seconds") -> dict[str, Any]:
@@ -275,7 +283,7 @@ def _state_json(state: "GroupState", seconds: "_Seconds") -> dict[str, Any]:
 @nameserver_option
 def lag(name: str, as_json: bool) -> None:
     """Show the offset and lag of GROUP in each queue of its topics."""
-    names = nameserver()
+    names = choose_nameserver()
     run_shown(lambda: _show_lag(name, as_json, names))
 
 
@@ -289,7 +297,7 @@ async def _show_lag(name: str, as_json: bool, nameserver: str | None) -> None:
     elif queues:
         _print_lag(queues, seconds, {})
         if online.members:
-            who = counted(len(online.members), "member")
+            who = format_count(len(online.members), "member")
             write_line(f"{who} online; which member reads what: rockhopper group show {name}")
         else:
             write_line("no member is online")
@@ -323,15 +331,17 @@ def _print_lag(
             each.broker_offset,
             each.consumer_offset,
             each.lag,
-            seconds_text(seconds.get(each.queue)),
+            format_seconds(seconds.get(each.queue)),
             # Omit milliseconds so that a row fits into 80 columns.
-            time_text(each.consumed_time_ms).partition(".")[0],
+            format_time(each.consumed_time_ms).partition(".")[0],
         )
         rows.append((*cells, owners.get(each.queue, "-")) if owners else cells)
     print_table(columns, rows)
     behind = [each.lag for each in queues if each.lag]
     if behind:
-        write_line(f"{counted(sum(behind), 'message')} behind in {counted(len(behind), 'queue')}")
+        write_line(
+            f"{format_count(sum(behind), 'message')} behind in {format_count(len(behind), 'queue')}"
+        )
     else:
         write_line("no queue is behind")
 
@@ -376,7 +386,7 @@ def reset(
       rockhopper group reset billing --topic orders --to -1h
       rockhopper group reset billing --topic orders --to 42 --queue broker-a:0 --dry-run
     """  # noqa: D301  click's mark for a paragraph that stays as it is
-    run(_reset(name, topic, target, queues, dry_run, yes, as_json, nameserver()))
+    run(_reset(name, topic, target, queues, dry_run, yes, as_json, choose_nameserver()))
 
 
 async def _reset(
@@ -414,8 +424,8 @@ def _print_sum(moves: "Sequence[OffsetMove]", target: "Target") -> None:
     from rockhopper.client.admin.admin_groups import describe_target, sum_moves
 
     sums = sum_moves(moves)
-    again = f"{counted(sums.again, 'message')} consumed again"
-    skipped = f"{counted(sums.skipped, 'message')} skipped"
+    again = f"{format_count(sums.again, 'message')} consumed again"
+    skipped = f"{format_count(sums.skipped, 'message')} skipped"
     write_line(f"to {describe_target(target)}: {again}, {skipped}")
 
 
@@ -449,7 +459,7 @@ def _print_moves(moves: "Sequence[OffsetMove]", *, as_json: bool, title: str) ->
 @nameserver_option
 def delete(name: str, with_offsets: bool, with_retry: bool, with_dead: bool, yes: bool) -> None:
     """Delete the settings of GROUP on every broker, and the data that the options name."""
-    run(_delete(name, with_offsets, with_retry, with_dead, yes, nameserver()))
+    run(_delete(name, with_offsets, with_retry, with_dead, yes, choose_nameserver()))
 
 
 async def _delete(

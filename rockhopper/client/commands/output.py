@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rockhopper.client.commands.screen.fitting import table_lines
-from rockhopper.client.printable import body_preview, body_text, printable, printable_json
+from rockhopper.client.commands.screen.fitting import fit_table
+from rockhopper.client.printable import (
+    decode_text,
+    format_preview,
+    make_printable,
+    make_printable_json,
+)
 
 if TYPE_CHECKING:
     from rockhopper.client.received import ReceivedMessage
@@ -21,7 +26,7 @@ if TYPE_CHECKING:
 def write_json(value: dict[str, Any]) -> None:
     """Write one object as a line of UTF-8, regardless of the locale, safe for a terminal."""
     line = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    sys.stdout.buffer.write(printable_json(line).encode() + b"\n")
+    sys.stdout.buffer.write(make_printable_json(line).encode() + b"\n")
 
 
 def write_line(text: str, *, is_bold: bool = False) -> None:
@@ -29,7 +34,7 @@ def write_line(text: str, *, is_bold: bool = False) -> None:
 
     Characters that the terminal's encoding lacks are escaped too.
     """
-    line = printable(text)
+    line = make_printable(text)
     if is_bold:
         line = f"\x1b[1m{line}\x1b[0m"
     sys.stdout.buffer.write(line.encode(sys.stdout.encoding or "utf-8", "backslashreplace") + b"\n")
@@ -37,7 +42,7 @@ def write_line(text: str, *, is_bold: bool = False) -> None:
 
 def write_note(text: str) -> None:
     """Write *text* to standard error, escaped as by ``write_line``."""
-    click.echo("\n".join(map(printable, text.split("\n"))), err=True)
+    click.echo("\n".join(map(make_printable, text.split("\n"))), err=True)
 
 
 def flush() -> None:
@@ -45,7 +50,7 @@ def flush() -> None:
     sys.stdout.buffer.flush()
 
 
-def counted(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """Return "1 queue", or "2 queues"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
@@ -62,20 +67,20 @@ def read_body(message: "ReceivedMessage") -> tuple[bytes, str | None]:
 
 def print_body(body: bytes, problem: str | None = None) -> None:
     """Print a body: its text, safe for a terminal, or its first bytes in hex."""
-    text = body_text(body) if problem is None else None
+    text = decode_text(body) if problem is None else None
     if problem is not None:
         write_line(f"<{problem}>")
     elif text is None:
-        write_line(f"{body_preview(body)}  (--raw writes the bytes)")
+        write_line(f"{format_preview(body)}  (--raw writes the bytes)")
     else:
         for line in text.removesuffix("\n").split("\n"):
-            write_line(printable(line))
+            write_line(make_printable(line))
 
 
 def message_json(message: "ReceivedMessage") -> dict[str, Any]:
     """Return a message as the object that --json prints."""
     body, problem = read_body(message)
-    text = body_text(body) if problem is None else None
+    text = decode_text(body) if problem is None else None
     value: dict[str, Any] = {
         "topic": message.topic,
         "broker": message.queue.broker_name,
@@ -98,7 +103,7 @@ def message_json(message: "ReceivedMessage") -> dict[str, Any]:
     return value
 
 
-def typed(facts: Mapping[str, str]) -> dict[str, Any]:
+def convert_facts(facts: Mapping[str, str]) -> dict[str, Any]:
     """Convert a broker's texts to booleans and numbers; "1.0 2.0" becomes a list."""
     typed: dict[str, Any] = {}
     for key, text in facts.items():
@@ -109,12 +114,12 @@ def typed(facts: Mapping[str, str]) -> dict[str, Any]:
         elif re.match(r"0\d", text):
             typed[key] = text  # hours, as in deleteWhen
         else:
-            numbers = numbers_of(text)
+            numbers = parse_numbers(text)
             typed[key] = text if not numbers else numbers if len(numbers) > 1 else numbers[0]
     return typed
 
 
-def numbers_of(text: str | None) -> list[float]:
+def parse_numbers(text: str | None) -> list[float]:
     """Return the numbers in a text separated by blanks; an empty list if it has others."""
     try:
         return [float(part) for part in (text or "").split()]
@@ -122,7 +127,7 @@ def numbers_of(text: str | None) -> list[float]:
         return []
 
 
-def time_text(time_ms: int | None) -> str:
+def format_time(time_ms: int | None) -> str:
     """Return a time in local format, to the millisecond; "-" for None."""
     if not time_ms or time_ms < 0:
         return "-"
@@ -133,7 +138,7 @@ def time_text(time_ms: int | None) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{time_ms % 1000:03d}"
 
 
-def seconds_text(seconds: float | None) -> str:
+def format_seconds(seconds: float | None) -> str:
     """Return a duration as text, "-" if unknown."""
     if seconds is None:
         return "-"
@@ -146,7 +151,7 @@ def print_table(
     """Print a table with numbers aligned to the right; on a terminal it is fitted to the width."""
     texts = [[_cell(value) for value in row] for row in rows]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    head, lines = table_lines(columns, texts, width, ends_in_text=ends_in_text)
+    head, lines = fit_table(columns, texts, width, ends_in_text=ends_in_text)
     for line in head:
         write_line(line, is_bold=width is not None)
     for line in lines:
@@ -154,4 +159,4 @@ def print_table(
 
 
 def _cell(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else printable(str(value))
+    return f"{value:,}" if isinstance(value, int) else make_printable(str(value))

@@ -11,9 +11,9 @@ import click
 
 from rockhopper.client.commands.messages.reading import (
     OffsetSpan,
-    and_what_follows,
-    in_order,
-    newest,
+    follow_after,
+    read_in_order,
+    read_newest,
 )
 from rockhopper.client.commands.messages.wanted import LocalFilter, wanted_options
 from rockhopper.client.commands.output import flush, write_note
@@ -27,7 +27,7 @@ from rockhopper.client.commands.parameters import (
 )
 from rockhopper.client.commands.progress import ProgressBar
 from rockhopper.client.commands.rows import MessageRows
-from rockhopper.client.commands.running import nameserver, nameserver_option, run
+from rockhopper.client.commands.running import choose_nameserver, nameserver_option, run
 from rockhopper.client.commands.shell.reachable_brokers import list_reachable
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def pull(**asked: Any) -> None:
       rockhopper pull orders --filter "price > 5 AND region = 'eu'"
       rockhopper pull orders --from earliest --max 10 --json | jq .body
     """  # noqa: D301  click's mark for a paragraph that stays as it is
-    from rockhopper.client.filters import Sql, subscription_to
+    from rockhopper.client.filters import Sql, make_subscription
     from rockhopper.protocol.errors import SubscriptionError
 
     job = _PullArguments(
@@ -138,10 +138,10 @@ def pull(**asked: Any) -> None:
             "--tag and --filter exclude each other: a filter can name the property TAGS"
         )
     try:
-        subscription_to(job.topic, job.tag if job.expression is None else Sql(job.expression))
+        make_subscription(job.topic, job.tag if job.expression is None else Sql(job.expression))
     except SubscriptionError as error:
         raise click.UsageError(str(error)) from None
-    run(_pull(job, nameserver()))
+    run(_pull(job, choose_nameserver()))
 
 
 async def _pull(job: _PullArguments, nameserver: str | None) -> None:
@@ -163,8 +163,8 @@ async def _pull(job: _PullArguments, nameserver: str | None) -> None:
         if job.start is not None:
             await asyncio.gather(*(consumer.seek(queue, job.start) for queue in queues))
         printer = _Printer(job)
-        spans = await asyncio.gather(*(_span(consumer, queue, job) for queue in queues))
-        source = _source(consumer, spans, job, printer)
+        spans = await asyncio.gather(*(_find_span(consumer, queue, job) for queue in queues))
+        source = _read_source(consumer, spans, job, printer)
         is_seen = True
         try:
             async with aclosing(source) as messages:
@@ -179,7 +179,9 @@ async def _pull(job: _PullArguments, nameserver: str | None) -> None:
         printer.print_end()
 
 
-async def _span(consumer: "PullConsumer", queue: "MessageQueue", job: _PullArguments) -> OffsetSpan:
+async def _find_span(
+    consumer: "PullConsumer", queue: "MessageQueue", job: _PullArguments
+) -> OffsetSpan:
     end = await consumer.end_offset(queue)
     if job.end is not None:
         start = consumer.position(queue)
@@ -191,25 +193,25 @@ async def _span(consumer: "PullConsumer", queue: "MessageQueue", job: _PullArgum
     return OffsetSpan(queue, consumer.position(queue), end)
 
 
-async def _source(
+async def _read_source(
     consumer: "PullConsumer", spans: Sequence[OffsetSpan], job: _PullArguments, printer: "_Printer"
 ) -> "AsyncGenerator[ReceivedMessage]":
     """Yield the messages to filter and print; with --last they are filtered already."""
     if job.last is None:
         printer.expect(sum(max(span.end - span.start, 0) for span in spans))
-        source = in_order(consumer, spans)
+        source = read_in_order(consumer, spans)
         if job.follow:
-            source = and_what_follows(source, consumer, spans)
+            source = follow_after(source, consumer, spans)
     else:
-        source = _replayed(await newest(consumer, spans, job.last, job.wanted))
+        source = _replay(await read_newest(consumer, spans, job.last, job.wanted))
         if job.follow:
-            source = and_what_follows(source, consumer, spans)
+            source = follow_after(source, consumer, spans)
     async with aclosing(source) as messages:
         async for message in messages:
             yield message
 
 
-async def _replayed(messages: "list[ReceivedMessage]") -> "AsyncGenerator[ReceivedMessage]":
+async def _replay(messages: "list[ReceivedMessage]") -> "AsyncGenerator[ReceivedMessage]":
     for message in messages:
         yield message
 
@@ -247,10 +249,10 @@ class _Printer:
     def print_end(self) -> None:
         if not self._job.as_json and self._rows.count == 0:
             which = "such messages" if self._job.wanted.is_choosy else "messages"
-            write_note(f"no {which} in {self._job.topic} {_where(self._job)}")
+            write_note(f"no {which} in {self._job.topic} {_describe_place(self._job)}")
 
 
-def _where(job: _PullArguments) -> str:
+def _describe_place(job: _PullArguments) -> str:
     if job.end is not None:
         return "before that" if job.start is None else "in that part"
     return "yet" if job.last is not None else "from there on"

@@ -5,14 +5,14 @@ import sys
 from typing import TYPE_CHECKING
 
 from rockhopper.client.commands.output import (
+    format_time,
     message_json,
     read_body,
-    time_text,
     write_json,
     write_line,
 )
-from rockhopper.client.commands.screen.fitting import cells, cut, pad, shorten
-from rockhopper.client.printable import body_preview, printable
+from rockhopper.client.commands.screen.fitting import count_cells, cut, pad, shorten
+from rockhopper.client.printable import format_preview, make_printable
 
 if TYPE_CHECKING:
     from rockhopper.client.received import ReceivedMessage
@@ -38,7 +38,9 @@ class MessageRows:
         """Print the head of the table now; by default the first message prints it."""
         if not self._has_head:
             self._has_head = True
-            write_line(row("QUEUE", "OFFSET", "STORED", "TAG", "KEYS", "BODY", width=self._width))
+            write_line(
+                format_row("QUEUE", "OFFSET", "STORED", "TAG", "KEYS", "BODY", width=self._width)
+            )
 
     def print(self, message: "ReceivedMessage") -> None:
         """Print a message; the caller flushes the output."""
@@ -51,19 +53,19 @@ class MessageRows:
 
     def _row(self, message: "ReceivedMessage") -> str:
         body, problem = read_body(message)
-        text = body_preview(body) if problem is None else f"<{problem}>"
-        return row(
+        text = format_preview(body) if problem is None else f"<{problem}>"
+        return format_row(
             f"{message.queue.broker_name}:{message.queue.queue_id}",
             str(message.queue_offset),
-            time_text(message.store_time_ms),
-            printable(message.tags or "-"),
-            printable(" ".join(message.keys) or "-"),
+            format_time(message.store_time_ms),
+            make_printable(message.tags or "-"),
+            make_printable(" ".join(message.keys) or "-"),
             text,
             width=self._width,
         )
 
 
-def row(
+def format_row(
     queue: str,
     offset: str,
     stored: str,
@@ -82,11 +84,11 @@ def row(
     start = f"{queue:<14} {offset:>8}  {stored:<23}  {names}  "
     if width is None:
         return start + body
-    room = width - cells(start)
-    if room >= min(_BODY_WIDTH_MIN, cells(body)) or width < _FOLDED_WIDTH_MIN:
+    room = width - count_cells(start)
+    if room >= min(_BODY_WIDTH_MIN, count_cells(body)) or width < _FOLDED_WIDTH_MIN:
         return start + cut(body, max(room, _BODY_WIDTH_MIN))
     start = start.rstrip()
-    if cells(start) > width:
+    if count_cells(start) > width:
         names = "  ".join(each for each in (tag, keys) if each)
         start = f"{queue:<14} {offset:>8}  {stored:<23}\n  {shorten(names, width - 2)}"
     return f"{start}\n  {cut(body, width - 2)}"

@@ -17,10 +17,10 @@ import click
 from rockhopper.client.commands.output import write_note
 from rockhopper.client.commands.shell.completion import complete_brokers, complete_contexts
 from rockhopper.client.commands.shell.context_choice import (
-    context_in_use as context_in_use,
+    choose_nameserver as choose_nameserver,
 )
 from rockhopper.client.commands.shell.context_choice import (
-    nameserver as nameserver,
+    get_context_in_use as get_context_in_use,
 )
 from rockhopper.client.commands.shell.context_choice import (
     set_variable,
@@ -109,7 +109,7 @@ def run(action: Coroutine[Any, Any, Any], *, fast: bool = False) -> None:
     from rockhopper.protocol.errors import ProtocolError
 
     try:
-        with asyncio.Runner(loop_factory=_uvloop() if fast else None) as runner:
+        with asyncio.Runner(loop_factory=_find_uvloop() if fast else None) as runner:
             runner.run(action)
         sys.stdout.flush()
         if _meta().get(_INCOMPLETE):
@@ -123,9 +123,9 @@ def run(action: Coroutine[Any, Any, Any], *, fast: bool = False) -> None:
         report(error)
         sys.exit(EXIT_USAGE)
     except RouteNotFoundError as error:
-        from rockhopper.client.admin.causes import explained
+        from rockhopper.client.admin.causes import explain
 
-        report(asyncio.run(explained(error, nameserver())))
+        report(asyncio.run(explain(error, choose_nameserver())))
         sys.exit(EXIT_REFUSED)
     except (ClientError, ProtocolError, ValueError, Failure) as error:
         report(error)
@@ -156,7 +156,7 @@ def confirm(question: str, yes: bool) -> None:
     if yes:
         return
     question = check_may_ask(question, yes)
-    with _interrupted_at_once():
+    with _interrupt_at_once():
         click.confirm(question, abort=True, err=True)
 
 
@@ -166,8 +166,8 @@ def check_may_ask(question: str, yes: bool) -> str:
     With `yes` no answer is needed. Use it in commands that ask only after querying the brokers.
     """
     if click.get_current_context(silent=True) is not None:
-        nameserver()  # chooses the context, whose name belongs in the question
-    name = context_in_use()
+        choose_nameserver()  # chooses the context, whose name belongs in the question
+    name = get_context_in_use()
     question = question if name is None else f"[{name}] {question}"
     if not yes and not may_ask():
         raise click.UsageError(f"{question} There is no terminal for a confirmation: use --yes")
@@ -175,7 +175,7 @@ def check_may_ask(question: str, yes: bool) -> str:
 
 
 @contextmanager
-def _interrupted_at_once() -> Iterator[None]:
+def _interrupt_at_once() -> Iterator[None]:
     """Let Ctrl-C end a question at once: asyncio's handler would wait for the blocked loop."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -187,7 +187,7 @@ def _interrupted_at_once() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
-def _uvloop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def _find_uvloop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop
     except ImportError:
@@ -200,7 +200,7 @@ def report(error: BaseException | str) -> None:
     text = str(error)
     if not text:
         return
-    name = context_in_use()
+    name = get_context_in_use()
     who = "rockhopper" if name is None else f"rockhopper [{name}]"
     try:
         write_note(f"{who}: {text}")
@@ -210,7 +210,7 @@ def report(error: BaseException | str) -> None:
         pass
 
 
-def _sets(variable: str, text: str | None = None) -> Callable[..., None]:
+def _make_setter(variable: str, text: str | None = None) -> Callable[..., None]:
     def take(context: click.Context, _parameter: click.Parameter, value: Any) -> None:
         if value:
             set_variable(context.find_root(), TLS_VARIABLE, "true")
@@ -242,7 +242,7 @@ def access_options(command: _Command) -> _Command:
                 "--tls",
                 is_flag=True,
                 expose_value=False,
-                callback=_sets(TLS_VARIABLE, "true"),
+                callback=_make_setter(TLS_VARIABLE, "true"),
                 help="Use TLS; default: $ROCKHOPPER_TLS.",
             ),
             click.option(
@@ -250,7 +250,7 @@ def access_options(command: _Command) -> _Command:
                 type=file,
                 metavar="FILE",
                 expose_value=False,
-                callback=_sets(CA_VARIABLE),
+                callback=_make_setter(CA_VARIABLE),
                 help="Trust these CAs instead of the system's.",
             ),
             click.option(
@@ -258,7 +258,7 @@ def access_options(command: _Command) -> _Command:
                 type=file,
                 metavar="FILE",
                 expose_value=False,
-                callback=_sets(CERTIFICATE_VARIABLE),
+                callback=_make_setter(CERTIFICATE_VARIABLE),
                 help="The certificate to present.",
             ),
             click.option(
@@ -266,14 +266,14 @@ def access_options(command: _Command) -> _Command:
                 type=file,
                 metavar="FILE",
                 expose_value=False,
-                callback=_sets(KEY_VARIABLE),
+                callback=_make_setter(KEY_VARIABLE),
                 help="Its key.",
             ),
             click.option(
                 "--tls-no-verify",
                 is_flag=True,
                 expose_value=False,
-                callback=_sets(VERIFY_VARIABLE, "false"),
+                callback=_make_setter(VERIFY_VARIABLE, "false"),
                 help="Accept any certificate, which allows a man in the middle.",
             ),
             click.option(

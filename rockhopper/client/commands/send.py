@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from rockhopper.client.commands.output import counted, flush, time_text, write_json, write_line
+from rockhopper.client.commands.output import (
+    flush,
+    format_count,
+    format_time,
+    write_json,
+    write_line,
+)
 from rockhopper.client.commands.parameters import (
     TOPIC,
     DurationType,
@@ -19,8 +25,8 @@ from rockhopper.client.commands.parameters import (
     select_queues,
 )
 from rockhopper.client.commands.progress import ProgressBar
-from rockhopper.client.commands.running import nameserver, nameserver_option, report, run
-from rockhopper.client.commands.stdin_lines import stdin_lines
+from rockhopper.client.commands.running import choose_nameserver, nameserver_option, report, run
+from rockhopper.client.commands.stdin_lines import read_stdin_lines
 from rockhopper.protocol.names import tag_error
 from rockhopper.tasks import start_task
 
@@ -171,7 +177,7 @@ def send(
         job.message(b"")
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    run(_send(job, nameserver()))
+    run(_send(job, choose_nameserver()))
 
 
 def _read_content(body: str | None, source: BinaryIO | None) -> bytes:
@@ -204,7 +210,8 @@ def _check_delivery(asked: dict[str, Any]) -> None:
         raise click.UsageError("--delay and --at exclude each other")
     if at_ms is not None and at_ms <= time.time() * 1000:
         raise click.UsageError(
-            f"--at: {time_text(at_ms)} has passed; it is {time_text(round(time.time() * 1000))} now"
+            f"--at: {format_time(at_ms)} has passed; "
+            f"it is {format_time(round(time.time() * 1000))} now"
         )
     if (at_ms or asked["delay_ms"]) and asked["batch"] > 1:
         raise click.UsageError("--batch excludes --delay and --at: send them one by one")
@@ -245,11 +252,11 @@ async def _send(job: _SendArguments, nameserver: str | None) -> None:
                 else:
                     await _send_pipelined(producer, job, queue, stored)
             except asyncio.CancelledError:
-                report(f"{_counted(progress.done)} sent before Ctrl-C")
+                report(f"{_format_sent_count(progress.done)} sent before Ctrl-C")
                 raise
             except Exception as error:
                 if total != 1:
-                    error.add_note(f"{_counted(progress.done)} sent before the error")
+                    error.add_note(f"{_format_sent_count(progress.done)} sent before the error")
                 raise
     if not job.as_json and (job.is_oneway or not is_chatty):
         _print_summary(job, progress.done, time.monotonic() - started)
@@ -267,7 +274,7 @@ async def _queue(producer: "Producer", job: _SendArguments) -> "MessageQueue | N
 
 async def _bodies(job: _SendArguments) -> AsyncIterator[bytes]:
     if job.body is None:
-        lines = stdin_lines() if job.source is None else stdin_lines(job.source.fileno())
+        lines = read_stdin_lines() if job.source is None else read_stdin_lines(job.source.fileno())
         async for line in lines:
             yield line
     else:
@@ -377,7 +384,7 @@ def _print_receipt(receipt: "SendReceipt", job: _SendArguments) -> None:
             }
         )
         return
-    if later := _later(job):
+    if later := _format_delivery(job):
         # The message gets its queue and offset only when it is delivered.
         write_line(f"kept for {queue.topic} by {queue.broker_name}, id {receipt.message_id}{later}")
         return
@@ -388,15 +395,15 @@ def _print_receipt(receipt: "SendReceipt", job: _SendArguments) -> None:
     )
 
 
-def _later(job: _SendArguments) -> str:
+def _format_delivery(job: _SendArguments) -> str:
     at_ms = job.deliver_at_ms
     if job.delay_ms is not None:
         at_ms = round(time.time() * 1000) + job.delay_ms
-    return "" if at_ms is None else f", to be delivered at {time_text(at_ms)}"
+    return "" if at_ms is None else f", to be delivered at {format_time(at_ms)}"
 
 
 def _print_summary(job: _SendArguments, done: int, seconds: float) -> None:
-    messages = counted(done, "message")
+    messages = format_count(done, "message")
     if job.is_oneway:
         write_line(f"sent {messages} to {job.topic}, unconfirmed (--oneway)")
         return
@@ -404,5 +411,5 @@ def _print_summary(job: _SendArguments, done: int, seconds: float) -> None:
     write_line(f"stored {messages} in {job.topic} in {seconds:.2f} s{rate}")
 
 
-def _counted(done: int) -> str:
+def _format_sent_count(done: int) -> str:
     return "1 message was" if done == 1 else f"{done:,} messages were"

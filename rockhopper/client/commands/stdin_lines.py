@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 _CHUNK_BYTES = 1 << 16
 
 
-async def stdin_lines(descriptor: int = 0) -> AsyncIterator[bytes]:
+async def read_stdin_lines(descriptor: int = 0) -> AsyncIterator[bytes]:
     """Yield each line without its end, including an unterminated last one; skip empty lines."""
     pending = b""
     while chunk := await _read(descriptor):
@@ -23,7 +23,7 @@ async def stdin_lines(descriptor: int = 0) -> AsyncIterator[bytes]:
 async def _read(descriptor: int) -> bytes:
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
-        await _readable(descriptor)
+        await _wait_readable(descriptor)
     return os.read(descriptor, _CHUNK_BYTES)
 
 
@@ -32,7 +32,7 @@ def _wake(ready: asyncio.Future[None]) -> None:
         ready.set_result(None)
 
 
-async def _readable(descriptor: int) -> None:
+async def _wait_readable(descriptor: int) -> None:
     """Wait until reading will not block.
 
     The descriptor itself stays blocking: a terminal's is shared with standard output.

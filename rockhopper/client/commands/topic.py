@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from rockhopper.client.commands.output import (
-    counted,
+    format_count,
+    format_time,
     print_table,
-    time_text,
     write_json,
     write_line,
     write_note,
@@ -19,9 +19,9 @@ from rockhopper.client.commands.running import (
     Failure,
     broker_option,
     check_may_ask,
+    choose_nameserver,
     confirm,
     may_ask,
-    nameserver,
     nameserver_option,
     report,
     run,
@@ -51,7 +51,7 @@ def topic() -> None:
 @nameserver_option
 def list_topics(is_all: bool, is_long: bool, as_json: bool) -> None:
     """List the topics that the name server knows."""
-    names = nameserver()
+    names = choose_nameserver()
     run_shown(lambda: _list(is_all, is_long, as_json, names))
 
 
@@ -100,7 +100,7 @@ def _print_figures(names: Sequence[str], figures: "Figures", as_json: bool) -> N
             each.name,
             each.messages,
             f"{each.sent_per_s:,.1f}",
-            time_text(each.newest_ms),
+            format_time(each.newest_ms),
             ", ".join(each.groups) or "-",
         )
         for each in found
@@ -156,7 +156,7 @@ def create(
         if not equals:
             raise click.UsageError(f"--attribute {text!r} must look like NAME=VALUE")
         pairs[key] = value
-    run(_create(name, queues, _PERMISSIONS[perm], pairs, broker, yes, as_json, nameserver()))
+    run(_create(name, queues, _PERMISSIONS[perm], pairs, broker, yes, as_json, choose_nameserver()))
 
 
 async def _create(
@@ -174,13 +174,13 @@ async def _create(
     async with list_reachable(nameserver, broker=broker, changes=True) as admin:
         masters = [each.name for each in await admin.masters(broker)]
         if full := await admin.queues_beyond(name, queues, masters):
-            held = counted(sum(each.count for each in full), "message")
+            held = format_count(sum(each.count for each in full), "message")
             where = f"{name_queues(full)} of {name}"
             if not yes and not may_ask():
                 raise Failure(
-                    f"with {counted(queues, 'queue')} no consumer would read {held} in {where}: "
-                    "--yes closes these queues for new messages, and keeps them readable until "
-                    "they are empty"
+                    f"with {format_count(queues, 'queue')} no consumer would read {held} in "
+                    f"{where}: --yes closes these queues for new messages, and keeps them "
+                    "readable until they are empty"
                 )
             confirm(f"{where} hold {held}. Close them for new messages, keep them readable?", yes)
         targets = await admin.create_topic(
@@ -197,7 +197,9 @@ async def _create(
                 {"topic": name, "broker": target.name, "address": target.address, "queues": queues}
             )
         else:
-            write_line(f"{name} has {counted(queues, 'queue')} on {target.name} ({target.address})")
+            write_line(
+                f"{name} has {format_count(queues, 'queue')} on {target.name} ({target.address})"
+            )
 
 
 @topic.command()
@@ -208,7 +210,7 @@ def delete(name: str, yes: bool) -> None:
     """Delete TOPIC with all its messages, on every broker."""
     question = f"Delete {name} with all its messages?"
     check_may_ask(question, yes)
-    run(_delete(name, question, yes, nameserver()))
+    run(_delete(name, question, yes, choose_nameserver()))
 
 
 async def _delete(name: str, question: str, yes: bool, nameserver: str | None) -> None:
@@ -237,7 +239,7 @@ def purge(name: str, yes: bool) -> None:
     """
     question = f"Delete all messages of {name}?"
     check_may_ask(question, yes)
-    run(_purge(name, question, yes, nameserver()))
+    run(_purge(name, question, yes, choose_nameserver()))
 
 
 async def _purge(name: str, question: str, yes: bool, nameserver: str | None) -> None:
@@ -252,7 +254,9 @@ async def _purge(name: str, question: str, yes: bool, nameserver: str | None) ->
             for queue, each in after.items()
             if queue.broker_name == target.name and queue in before
         )
-        write_line(f"purged {name} on {target.name} ({target.address}): {counted(gone, 'message')}")
+        write_line(
+            f"purged {name} on {target.name} ({target.address}): {format_count(gone, 'message')}"
+        )
 
 
 @topic.command()
@@ -262,7 +266,7 @@ async def _purge(name: str, question: str, yes: bool, nameserver: str | None) ->
 @nameserver_option
 def show(name: str, as_json: bool) -> None:
     """Show where the queues of TOPIC are and what they hold."""
-    names = nameserver()
+    names = choose_nameserver()
     run_shown(lambda: _show(name, as_json, names))
 
 
@@ -301,7 +305,7 @@ async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
                 each.min_offset,
                 each.max_offset,
                 each.count,
-                time_text(oldest),
+                format_time(oldest),
             )
         )
     if not ranges:
@@ -312,4 +316,4 @@ async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
     if not as_json:
         print_table(("BROKER", "QUEUE", "ACCESS", "MIN", "MAX", "MESSAGES", "OLDEST"), rows)
         total = sum(each.count for each in ranges)
-        write_line(f"{counted(total, 'message')} in {counted(len(ranges), 'queue')}")
+        write_line(f"{format_count(total, 'message')} in {format_count(len(ranges), 'queue')}")

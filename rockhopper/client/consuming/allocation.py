@@ -30,7 +30,7 @@ class Allocation(Protocol):
         """
 
 
-def sorted_clients(client_ids: Iterable[str]) -> list[str]:
+def sort_clients(client_ids: Iterable[str]) -> list[str]:
     """Sort as Java sorts strings: by UTF-16 code units."""
     return sorted(client_ids, key=lambda client_id: client_id.encode("utf-16-be", "surrogatepass"))
 
@@ -169,7 +169,7 @@ _BY_NAME: dict[str, type[Average] | type[AverageByCircle] | type[ConsistentHash]
 }
 
 
-def allocation_of(choice: str | Allocation) -> Allocation:
+def find_allocation(choice: str | Allocation) -> Allocation:
     """Return the rule with this name. Raises ValueError."""
     if not isinstance(choice, str):
         return choice

@@ -373,7 +373,7 @@ class Assignment:
         self.commit_all_soon()
 
     def _spawn(self, commit: Coroutine[Any, Any, None]) -> None:
-        task = run_in_background(_quietly(commit), "a commit")
+        task = run_in_background(_commit_quietly(commit), "a commit")
         self._commits.add(task)
         task.add_done_callback(self._commits.discard)
 
@@ -387,7 +387,7 @@ class Assignment:
         return await self._offsets.offset_at(queue, time_ms)
 
 
-async def _quietly(commit: Coroutine[Any, Any, None]) -> None:
+async def _commit_quietly(commit: Coroutine[Any, Any, None]) -> None:
     try:
         await commit
     except (ClientError, OSError) as error:

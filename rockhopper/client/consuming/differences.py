@@ -50,21 +50,21 @@ class Differences:
             return
         if left:
             self._warn(
-                f"this member reads nothing of {_named(left)}, because other members subscribe "
+                f"this member reads nothing of {_join(left)}, because other members subscribe "
                 "to more of it"
             )
         if read:
             self._warn(
-                f"{_named(read)} is left to members that subscribe to all of it, as this one does"
+                f"{_join(read)} is left to members that subscribe to all of it, as this one does"
             )
         if unread:
             self._warn(
-                f"no member reads {_named(unread)}, because none subscribes to all that the "
+                f"no member reads {_join(unread)}, because none subscribes to all that the "
                 "others do: stop the members of one version"
             )
         if at_risk:
             self._warn(
-                f"{_named(at_risk)} is shared with foreign clients or brokers, so messages may "
+                f"{_join(at_risk)} is shared with foreign clients or brokers, so messages may "
                 "be skipped, or some queues have no reader"
             )
 
@@ -76,7 +76,7 @@ class Differences:
         return self.left, self.read, self.unread, self.at_risk
 
 
-def _named(topics: Collection[str]) -> str:
+def _join(topics: Collection[str]) -> str:
     names = list(topics)[:_NAMED_MAX]
     more = len(topics) - len(names)
     return ", ".join(names) + (f" and {more} more" if more else "")

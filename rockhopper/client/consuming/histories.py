@@ -73,7 +73,7 @@ class Histories:
             answer = await self._ask(
                 connection, HistoryQuestion(self._group, [*known], [_place(queue)])
             )
-            offset = _limited(offset, answer)
+            offset = _limit(offset, answer)
             self._epochs[connection] = tuple(answer.ids)
         await self._note(queue, connection)
         self._compared[queue] = connection
@@ -100,7 +100,7 @@ class Histories:
             return offset
         connection = await self._session.pool.connect(address)
         answer = await self._ask(connection, HistoryQuestion(None, [*known], [_place(queue)]))
-        return _limited(offset, answer)
+        return _limit(offset, answer)
 
     async def _note(self, queue: MessageQueue, connection: BrokerConnection) -> None:
         epochs = self._epochs.get(connection)
@@ -132,6 +132,6 @@ def _place(queue: MessageQueue) -> tuple[str, int]:
     return queue.topic, queue.queue_id
 
 
-def _limited(offset: int, answer: HistoryAnswer) -> int:
+def _limit(offset: int, answer: HistoryAnswer) -> int:
     end = answer.ends[0] if answer.ends else None
     return offset if end is None else min(offset, end)

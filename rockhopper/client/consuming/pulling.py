@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from rockhopper.client.consuming.histories import Histories
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.errors import ClientError, MalformedAnswerError, is_route_outdated
-from rockhopper.client.filters import Sql, subscription_to
+from rockhopper.client.filters import Sql, make_subscription
 from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
@@ -260,7 +260,7 @@ class GroupPuller:
     def _subscription(self, topic: str) -> Subscription:
         subscription = self._given.get(topic) or self._subscriptions.get(topic)
         if subscription is None:
-            subscription = subscription_to(topic, self._wanted)
+            subscription = make_subscription(topic, self._wanted)
             self._subscriptions[topic] = subscription
         return subscription
 

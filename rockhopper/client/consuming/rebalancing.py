@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from rockhopper.client.consuming.absences import AbsentBrokers, AwaitedMembers
-from rockhopper.client.consuming.allocation import sorted_clients
+from rockhopper.client.consuming.allocation import sort_clients
 from rockhopper.client.consuming.assignment import Assignment
 from rockhopper.client.consuming.differences import Differences
 from rockhopper.client.consuming.locks import ConsumerLocks
@@ -301,7 +301,7 @@ class Rebalancer:
         if self._session.client_id not in readers:
             return set()
         shared = self._settings.allocation.allocate(
-            self._session.client_id, sorted(route.read_queues), sorted_clients(readers)
+            self._session.client_id, sorted(route.read_queues), sort_clients(readers)
         )
         return set(shared)
 

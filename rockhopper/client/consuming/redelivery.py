@@ -124,12 +124,12 @@ class RetryLater(Exception):
         return (restore_error, (type(self), self.args), self.__dict__)
 
 
-def retry_later_of(error: BaseException) -> RetryLater | None:
+def find_retry_later(error: BaseException) -> RetryLater | None:
     """Return the RetryLater that an error is or contains: a TaskGroup raises it in a group."""
     if isinstance(error, BaseExceptionGroup):
-        return next(filter(None, map(retry_later_of, error.exceptions)), None)
+        return next(filter(None, map(find_retry_later, error.exceptions)), None)
     if isinstance(error, ApplicationCodeError) and error.__cause__ is not None:
-        return retry_later_of(error.__cause__)
+        return find_retry_later(error.__cause__)
     return error if isinstance(error, RetryLater) else None
 
 

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from rockhopper.client.consuming.face.patterns import TopicPattern, compiled, is_pattern
-from rockhopper.client.filters import Sql, subscription_to
+from rockhopper.client.consuming.face.patterns import TopicPattern, compile_pattern, is_pattern
+from rockhopper.client.filters import Sql, make_subscription
 from rockhopper.protocol.names import topic_error
 from rockhopper.protocol.subscription import SUBSCRIBE_ALL, Subscription
 
@@ -13,7 +13,7 @@ Topic = str | re.Pattern[str]
 Topics = Topic | Iterable[Topic] | Mapping[Topic, Filter] | Mapping[str, Filter]
 
 
-def subscriptions_of(
+def make_subscriptions(
     topics: Topics, version: int
 ) -> tuple[dict[str, Subscription], list[TopicPattern]]:
     """Return the subscription to each topic: all messages, some tags, or an Sql filter.
@@ -25,7 +25,7 @@ def subscriptions_of(
         ValueError: no topic, an invalid topic name, or an invalid pattern.
         SubscriptionError: an invalid filter.
     """
-    filters = _filters_of(topics)
+    filters = _collect_filters(topics)
     if not all(isinstance(topic, str | re.Pattern) for topic in filters):
         raise TypeError(
             "topics are strings: pass one, several, or a mapping of topics to filters, not "
@@ -38,16 +38,16 @@ def subscriptions_of(
     for topic, wanted in filters.items():
         _check_filter(topic, wanted)
         if isinstance(topic, re.Pattern) or is_pattern(topic):
-            subscription_to("of the pattern", wanted)  # raise errors in the filter now
-            patterns.append(TopicPattern(compiled(topic), wanted))
+            make_subscription("of the pattern", wanted)  # raise errors in the filter now
+            patterns.append(TopicPattern(compile_pattern(topic), wanted))
         elif (reason := topic_error(topic)) is not None:
             raise ValueError(reason)
         else:
-            subscriptions[topic] = subscription_to(topic, wanted, version)
+            subscriptions[topic] = make_subscription(topic, wanted, version)
     return subscriptions, patterns
 
 
-def _filters_of(topics: Topics) -> dict[Topic, Filter]:
+def _collect_filters(topics: Topics) -> dict[Topic, Filter]:
     if isinstance(topics, Mapping):
         return dict(topics.items())
     if isinstance(topics, Iterable) and not isinstance(topics, str):

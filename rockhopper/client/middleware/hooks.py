@@ -107,16 +107,16 @@ class Hooks:
 
     def __init__(self, middleware: Iterable[Middleware]) -> None:
         """Raises TypeError for an object that is not a Middleware."""
-        chosen = sequence_of(middleware)
-        self.send, self.receive, self.process = (_hooks(chosen, name) for name in _HOOKS)
+        chosen = check_middleware(middleware)
+        self.send, self.receive, self.process = (_list_hooks(chosen, name) for name in _HOOKS)
 
     async def sent(self, sending: Sending, last: SendNext) -> Sequence[SendReceipt]:
         """Send through the hooks. Raises ClientStateError if they return too few receipts.
 
         The messages are copied first.
         """
-        sending.messages = [_own(message) for message in sending.messages]
-        receipts: Sequence[SendReceipt] = await around(self.send, last)(sending)
+        sending.messages = [_copy_message(message) for message in sending.messages]
+        receipts: Sequence[SendReceipt] = await wrap_in_hooks(self.send, last)(sending)
         expected = 0 if sending.operation in ("send_oneway", "reply") else len(sending.messages)
         if len(receipts) != expected:
             raise ClientStateError(
@@ -127,7 +127,7 @@ class Hooks:
         return receipts
 
 
-def around(
+def wrap_in_hooks(
     hooks: Sequence[_Hook[_Event, _Outcome]], last: _Next[_Event, _Outcome]
 ) -> _Next[_Event, _Outcome]:
     """Return `last` wrapped in the hooks, the first one outermost."""
@@ -143,7 +143,7 @@ def _call(
     return hook(event, call_next)
 
 
-def sequence_of(middleware: Iterable[Middleware]) -> tuple[Middleware, ...]:
+def check_middleware(middleware: Iterable[Middleware]) -> tuple[Middleware, ...]:
     """Return the middleware of a client. Raises TypeError for a single one or a misspelt hook."""
     if not isinstance(middleware, Iterable):
         raise TypeError(f"middleware is {middleware!r}: pass a sequence, as in middleware=[…]")
@@ -160,7 +160,7 @@ def sequence_of(middleware: Iterable[Middleware]) -> tuple[Middleware, ...]:
     return chosen
 
 
-def _answering(hook: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+def _check_answer(hook: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     """Return a hook whose result is checked: without one, messages would count as consumed."""
 
     @functools.wraps(hook)
@@ -176,7 +176,7 @@ def _answering(hook: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[A
     return answering
 
 
-def _hooks(middleware: Sequence[Middleware], name: str) -> tuple[Any, ...]:
+def _list_hooks(middleware: Sequence[Middleware], name: str) -> tuple[Any, ...]:
     found = []
     for each in middleware:
         if isinstance(each, type) or not hasattr(each, name):
@@ -186,11 +186,11 @@ def _hooks(middleware: Sequence[Middleware], name: str) -> tuple[Any, ...]:
             )
         if getattr(type(each), name, None) is not getattr(Middleware, name):
             hook = getattr(each, name)
-            found.append(hook if name == "on_process" else _answering(hook))
+            found.append(hook if name == "on_process" else _check_answer(hook))
     return tuple(found)
 
 
-def _own(message: Message) -> Message:
+def _copy_message(message: Message) -> Message:
     own = copy.copy(message)
     own.properties = dict(message.properties)
     return own

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from rockhopper.client.errors import ClientError
-from rockhopper.client.printable import age_text
+from rockhopper.client.printable import format_age
 from rockhopper.protocol.bodies import ClusterInfo
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
@@ -18,11 +18,11 @@ _NAMED_MAX = 5
 _PATIENCE_S = 1.0
 
 
-def away_brokers(info: ClusterInfo) -> list[str]:
+def describe_away_brokers(info: ClusterInfo) -> list[str]:
     """Describe the brokers that disappeared, and how long ago each was last seen."""
     ages_ms = info.departed_ages_ms or {}
     return [
-        f"{name} (last seen {age_text(ages_ms[name])} ago)" if name in ages_ms else name
+        f"{name} (last seen {format_age(ages_ms[name])} ago)" if name in ages_ms else name
         for name in sorted(info.departed_brokers or ())
     ]
 
@@ -33,7 +33,7 @@ def format_names(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")
 
 
-async def why_no_route(
+async def explain_missing_route(
     ask: Callable[[RequestCode], Awaitable[Command]], topic: str, *, for_sending: bool
 ) -> tuple[str, str]:
     """Return an addition to the error about a topic without a broker, and a remedy.
@@ -42,17 +42,17 @@ async def why_no_route(
     demand.
     """
     info = None if is_retry_topic(topic) else await _cluster_info(ask)
-    away = [] if info is None else away_brokers(info)
+    away = [] if info is None else describe_away_brokers(info)
     if info is not None and not info.broker_addr_table:
-        return "", nobody_is_there(away)
+        return "", suggest_any_broker(away)
     more = ", and no broker creates topics on first use" if for_sending else ""
     create = f"`rockhopper topic create {topic}`"
     if away:
-        return more, f"{start_those(away)}; if it never existed, create it with {create}"
+        return more, f"{suggest_starting(away)}; if it never existed, create it with {create}"
     return more, f"if it never existed, create it with {create}; if it did, its broker is down"
 
 
-def start_those(away: Sequence[str]) -> str:
+def suggest_starting(away: Sequence[str]) -> str:
     """Return a remedy if missing brokers may have the topic or group."""
     return (
         f"brokers that may have it are down: {format_names(away)}: start them (their logs have "
@@ -60,7 +60,7 @@ def start_those(away: Sequence[str]) -> str:
     )
 
 
-def nobody_is_there(away: Sequence[str]) -> str:
+def suggest_any_broker(away: Sequence[str]) -> str:
     """Return a remedy if no broker is registered."""
     who = f"; not reachable: {format_names(away)}" if away else ""
     return (

@@ -63,7 +63,7 @@ def parse_nameservers(text: str | None) -> tuple[str, ...]:
         part = part.strip().removeprefix("http://").rstrip("/")
         if not part:
             continue
-        address = _with_port(part)
+        address = _add_port(part)
         split_address(address)
         if address not in addresses:
             addresses.append(address)
@@ -72,7 +72,7 @@ def parse_nameservers(text: str | None) -> tuple[str, ...]:
     return tuple(addresses)
 
 
-def _with_port(text: str) -> str:
+def _add_port(text: str) -> str:
     if ":" not in text or (text.startswith("[") and text.endswith("]")):
         return f"{text}:{_NAMESERVER_PORT}"
     return text

@@ -31,7 +31,7 @@ from rockhopper.client.errors import (
 )
 from rockhopper.client.network.in_flight_requests import InFlightRequests
 from rockhopper.client.network.outgoing_frames import STALL_NOTED_S, OutgoingFrames
-from rockhopper.client.network.tls import UNANSWERED_REMEDY, is_tls_transport, remedy_of
+from rockhopper.client.network.tls import UNANSWERED_REMEDY, find_remedy, is_tls_transport
 from rockhopper.protocol.codes import (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
@@ -372,7 +372,7 @@ class BrokerConnection(asyncio.Protocol):
     def _remedy(self, error: Exception | None) -> str | None:
         """Return a remedy if the connection broke because of TLS, or its absence."""
         is_tls = self.transport is not None and is_tls_transport(self.transport)
-        found = None if error is None else remedy_of(error, is_tls=False)
+        found = None if error is None else find_remedy(error, is_tls=False)
         if found is not None:
             return found[1]
         return UNANSWERED_REMEDY if not self._reads and not is_tls else None

@@ -19,7 +19,7 @@ from rockhopper.client.errors import (
     ClientStateError,
     RequestRefusedError,
     RequestTimeoutError,
-    another,
+    copy_error,
 )
 from rockhopper.client.network.addresses import split_address
 from rockhopper.client.network.connection import (
@@ -29,7 +29,7 @@ from rockhopper.client.network.connection import (
 )
 from rockhopper.client.network.credentials import NOBODYS, CredentialsFile, CredentialsSource
 from rockhopper.client.network.in_flight_requests import SILENCE_NOTED_S
-from rockhopper.client.network.tls import TlsOptions, remedy_of
+from rockhopper.client.network.tls import TlsOptions, find_remedy
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.signing import Credentials
@@ -148,7 +148,7 @@ class ConnectionPool:
             self.check_usable()
             raise self.unreachable(address, "is no longer the master") from None
         except ClientError as error:
-            raise another(error) from error.__cause__
+            raise copy_error(error) from error.__cause__
 
     async def request(self, address: str, command: Command, timeout_s: float) -> Command:
         """Send a request and wait for its answer, whatever its code.
@@ -329,7 +329,7 @@ class ConnectionPool:
             reason = error.strerror or f"no connection within {self._connect_timeout_s:g} s"
             raise self.unreachable(address, f"cannot be reached: {reason}") from None
         except OSError as error:
-            found = remedy_of(error, is_tls=self._tls is not None)
+            found = find_remedy(error, is_tls=self._tls is not None)
             if found is not None:
                 raise BrokerUnreachableError(
                     f"{address} {found[0]}", address=address, remedy=found[1]

@@ -75,7 +75,7 @@ class CredentialsFile:
                 continue
             if not separator or name not in _NAMES or name in found:
                 raise ClientStateError(f"line {number} of {self.path} is invalid: {_FORM}")
-            found[name] = _unquoted(value)
+            found[name] = _unquote(value)
         missing = [name for name in _NAMES if not found.get(name)]
         if missing:
             raise ClientStateError(f"{self.path} has no {' and no '.join(missing)}: {_FORM}")
@@ -91,7 +91,7 @@ class CredentialsFile:
             )
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
     return value[1:-1] if is_quoted else value
 
@@ -123,7 +123,7 @@ class _Fixed:
 NOBODYS: CredentialsSource = _Fixed(None, "")
 
 
-def chosen_credentials(
+def choose_credentials(
     credentials: CredentialsChoice, environment: Mapping[str, str] = os.environ
 ) -> CredentialsSource:
     """Return the source for the argument *credentials*, after reading it once.
@@ -132,7 +132,7 @@ def chosen_credentials(
         ClientStateError: the file is unusable, or the environment is incomplete or ambiguous.
     """
     if credentials is None:
-        return _of(environment)
+        return _read_environment(environment)
     if isinstance(credentials, Credentials):
         return _Fixed(credentials, "credentials=")
     file = credentials
@@ -142,16 +142,16 @@ def chosen_credentials(
     return file
 
 
-def environment_file(environment: Mapping[str, str] = os.environ) -> CredentialsFile | None:
+def find_environment_file(environment: Mapping[str, str] = os.environ) -> CredentialsFile | None:
     """Return the file that the environment names."""
     path = environment.get(FILE_VARIABLE)
     return CredentialsFile(os.path.abspath(path)) if path else None
 
 
-def _of(environment: Mapping[str, str]) -> CredentialsSource:
+def _read_environment(environment: Mapping[str, str]) -> CredentialsSource:
     access_key = environment.get(ACCESS_KEY_VARIABLE, "")
     secret = environment.get(SECRET_KEY_VARIABLE, "")
-    file = environment_file(environment)
+    file = find_environment_file(environment)
     if file is not None:
         if access_key or secret:
             raise ClientStateError(

@@ -29,9 +29,9 @@ from rockhopper.client.errors import (
     MalformedAnswerError,
     RequestTimeoutError,
     RouteNotFoundError,
-    another,
+    copy_error,
 )
-from rockhopper.client.network.absent import why_no_route
+from rockhopper.client.network.absent import explain_missing_route
 from rockhopper.client.network.addresses import MASTER_ID
 from rockhopper.client.network.connection_pool import ConnectionPool
 from rockhopper.client.queues import MessageQueue
@@ -105,7 +105,7 @@ def _expand(topic: str, broker_name: str, count: int) -> list[MessageQueue]:
     return [MessageQueue(topic, broker_name, number) for number in range(count)]
 
 
-def _addresses_of(data: TopicRouteData) -> dict[str, dict[int, str]]:
+def _collect_addresses(data: TopicRouteData) -> dict[str, dict[int, str]]:
     return {
         broker.broker_name: dict(broker.broker_addrs)
         for broker in data.broker_datas
@@ -119,7 +119,7 @@ def route_from_data(topic: str, data: TopicRouteData, *, guess_queue_count: int 
     With `guess_queue_count`, the data is that of the template topic, and each broker gets at most
     that many queues.
     """
-    brokers = _addresses_of(data)
+    brokers = _collect_addresses(data)
     read_queues: list[MessageQueue] = []
     write_counts: list[tuple[str, int]] = []
     for queue_data in sorted(data.queue_datas, key=lambda each: each.broker_name):
@@ -351,7 +351,9 @@ class RouteCache:
             route = await self._once(_guess_key(topic), lambda: self._guess(topic))
         if route is not None:
             return route
-        more, remedy = await why_no_route(self._name_services.ask, topic, for_sending=for_sending)
+        more, remedy = await explain_missing_route(
+            self._name_services.ask, topic, for_sending=for_sending
+        )
         raise RouteNotFoundError(
             f"the name server {self._name_services} knows no broker for topic {topic!r}{more}",
             code=int(ResponseCode.TOPIC_NOT_EXIST),
@@ -455,7 +457,7 @@ class RouteCache:
                 raise
             raise ClientStateError("this client is closed; open a new one") from None
         except ClientError as error:
-            raise another(error) from error.__cause__
+            raise copy_error(error) from error.__cause__
 
     def _begin(
         self, key: str, look_up: Callable[[], Coroutine[Any, Any, TopicRoute | None]]

@@ -15,7 +15,7 @@ from rockhopper.client.network.addresses import parse_nameservers
 from rockhopper.client.network.closing import ClosedAtEnd
 from rockhopper.client.network.connection import BrokerConnection, RequestAnswer, RequestHandler
 from rockhopper.client.network.connection_pool import ConnectionPool
-from rockhopper.client.network.credentials import CredentialsChoice, chosen_credentials
+from rockhopper.client.network.credentials import CredentialsChoice, choose_credentials
 from rockhopper.client.network.tls import Tls, choose_tls
 from rockhopper.protocol.bodies import ConsumerData
 from rockhopper.protocol.command import Command
@@ -72,7 +72,7 @@ class Connections(ClosedAtEnd):
         self.pool = ConnectionPool(
             connect_timeout_s=connect_timeout_s,
             handle_request=self._serve,
-            credentials=chosen_credentials(credentials),
+            credentials=choose_credentials(credentials),
             on_connect=self._connected,
             on_unreachable=self._doubt,
             tls=choose_tls(tls),

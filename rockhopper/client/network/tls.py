@@ -61,22 +61,22 @@ Tls = bool | TlsOptions | None
 def choose_tls(tls: Tls, environment: Mapping[str, str] = os.environ) -> TlsOptions | None:
     """Return the options for the argument *tls*; None: no TLS. Raises ValueError."""
     if tls is None:
-        return _of(environment)
+        return _read_environment(environment)
     if isinstance(tls, bool):
         return TlsOptions() if tls else None
     return tls
 
 
-def _of(environment: Mapping[str, str]) -> TlsOptions | None:
+def _read_environment(environment: Mapping[str, str]) -> TlsOptions | None:
     ca, certificate, key = (
         environment.get(name) or None for name in (CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE)
     )
-    is_wanted = _boolean(environment, TLS_VARIABLE, bool(ca or certificate))
-    verify = _boolean(environment, VERIFY_VARIABLE, True)
+    is_wanted = _read_boolean(environment, TLS_VARIABLE, bool(ca or certificate))
+    verify = _read_boolean(environment, VERIFY_VARIABLE, True)
     return TlsOptions(ca, certificate, key, verify) if is_wanted else None
 
 
-def _boolean(environment: Mapping[str, str], name: str, default: bool) -> bool:
+def _read_boolean(environment: Mapping[str, str], name: str, default: bool) -> bool:
     text = environment.get(name)
     if text is None:
         return default
@@ -88,11 +88,11 @@ def _boolean(environment: Mapping[str, str], name: str, default: bool) -> bool:
 def _stamp(path: str | Path | None) -> tuple[int, int]:
     if path is None:
         return 0, 0
-    status = _readable(path)
+    status = _check_readable(path)
     return status.st_mtime_ns, status.st_size
 
 
-def _readable(path: str | Path) -> os.stat_result:
+def _check_readable(path: str | Path) -> os.stat_result:
     try:
         with open(path, "rb") as file:
             return os.fstat(file.fileno())
@@ -126,10 +126,10 @@ def is_tls_transport(transport: asyncio.BaseTransport) -> bool:
     return transport.get_extra_info("ssl_object") is not None
 
 
-def remedy_of(error: BaseException, *, is_tls: bool) -> tuple[str, str] | None:
+def find_remedy(error: BaseException, *, is_tls: bool) -> tuple[str, str] | None:
     """Return the reason of a failed connection and a remedy, if TLS is the cause."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return _certificate_remedy(error)
+        return _find_certificate_remedy(error)
     text = str(error)
     for mark, found in _REMEDIES.items():
         if mark in text.lower():
@@ -139,7 +139,7 @@ def remedy_of(error: BaseException, *, is_tls: bool) -> tuple[str, str] | None:
     return None
 
 
-def _certificate_remedy(error: ssl.SSLCertVerificationError) -> tuple[str, str]:
+def _find_certificate_remedy(error: ssl.SSLCertVerificationError) -> tuple[str, str]:
     said = error.verify_message or str(error)
     if "mismatch" in said.lower():
         return (

@@ -25,7 +25,7 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.client.receipts import SENT_CODES, SendReceipt, read_receipts
 from rockhopper.client.sending.key_lanes import KeyLanes
 from rockhopper.client.sending.outgoing import OutgoingMessage
-from rockhopper.client.sending.queue_choice import QueueChoice, chosen_queue, queue_for_key
+from rockhopper.client.sending.queue_choice import QueueChoice, choose_queue, choose_queue_for_key
 from rockhopper.client.sending.send_headers import SendHeaders, send_code, send_fields
 from rockhopper.client.sending.stalls import StallMeter
 from rockhopper.client.sending.tries import Tries
@@ -125,7 +125,7 @@ class GroupSender:
         self, outgoing: OutgoingMessage, choice: MessageQueue | int | None
     ) -> None:
         route = await self.route(outgoing.topic)
-        target = _target(route, outgoing, choice) or self._choice.next(route)
+        target = _choose_target(route, outgoing, choice) or self._choice.next(route)
         await self.session.send_oneway(
             self._master(route, target),
             RequestCode.SEND_MESSAGE_V2,
@@ -162,7 +162,7 @@ class GroupSender:
             tries: Tries | None = None
             failed_on = _NO_BROKERS
             while True:
-                fixed = _target(route, outgoing, choice)
+                fixed = _choose_target(route, outgoing, choice)
                 target = fixed or self._choice.next(route, failed_on)
                 has_others = fixed is None and _has_others(route, target, failed_on)
                 left_s = deadline_s - now_s()
@@ -287,11 +287,11 @@ def _has_others(route: TopicRoute, target: MessageQueue, failed_on: frozenset[st
     return bool(route.masters.keys() - failed_on - {target.broker_name})
 
 
-def _target(
+def _choose_target(
     route: TopicRoute, outgoing: OutgoingMessage, choice: MessageQueue | int | None
 ) -> MessageQueue | None:
     if choice is not None:
-        return chosen_queue(route, choice)
+        return choose_queue(route, choice)
     if outgoing.sharding_key is not None:
-        return queue_for_key(route, outgoing.sharding_key)
+        return choose_queue_for_key(route, outgoing.sharding_key)
     return None

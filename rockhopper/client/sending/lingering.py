@@ -17,11 +17,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from rockhopper.client.errors import RequestRefusedError, another
+from rockhopper.client.errors import RequestRefusedError, copy_error
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.receipts import SendReceipt
 from rockhopper.client.sending.group_sender import GroupSender
-from rockhopper.client.sending.outgoing import OutgoingMessage, OutgoingPolicy, utf8_size_bytes
+from rockhopper.client.sending.outgoing import OutgoingMessage, OutgoingPolicy, count_utf8_bytes
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.message import Message
 from rockhopper.protocol.names import is_retry_topic
@@ -96,7 +96,7 @@ class Lingering:
         """Send a message in a batch; if it cannot join one, send it alone after that batch."""
         self._sender.session.check_open()
         topic, allowed_s = outgoing.topic, self._timeout_s if timeout_s is None else timeout_s
-        size_bytes = BATCHED_SIZE_BYTES + len(outgoing.body) + utf8_size_bytes(outgoing.properties)
+        size_bytes = BATCHED_SIZE_BYTES + len(outgoing.body) + count_utf8_bytes(outgoing.properties)
         goes_alone = size_bytes > self._size_bytes_max or outgoing.sys_flag or is_retry_topic(topic)
         key = (topic, choice)
         lane = self._lanes.get(key)
@@ -167,10 +167,10 @@ def _finish(waiting: _Waiting, receipts: Sequence[SendReceipt]) -> None:
 def _fail(waiting: _Waiting, error: Exception) -> None:
     for _, outcome in waiting:
         if not outcome.done():
-            outcome.set_exception(another(error))
+            outcome.set_exception(copy_error(error))
 
 
-def goes_ahead(message: Message) -> bool:
+def must_go_ahead(message: Message) -> bool:
     """Whether a message must not linger: it has its own queue, delivery time or durability."""
     return (
         message.sharding_key is not None

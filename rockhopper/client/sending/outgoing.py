@@ -104,7 +104,7 @@ class OutgoingPolicy:
             return None
         if len(body) > self._message_size_bytes_max:
             return None  # it will be refused
-        return await asyncio.to_thread(_smaller, body)
+        return await asyncio.to_thread(_compress_if_smaller, body)
 
     def prepare(
         self,
@@ -163,7 +163,7 @@ class OutgoingPolicy:
         limit = self._compress_above_bytes
         if not in_batch and limit is not None and len(body) > limit:
             if compressed is None:
-                compressed = _smaller(body)
+                compressed = _compress_if_smaller(body)
             if len(compressed) < len(body):
                 body, sys_flag = compressed, SYS_FLAG_COMPRESSED_ZLIB
         _check_fits_frame("body", len(body), topic)
@@ -225,7 +225,7 @@ class OutgoingPolicy:
             )
 
 
-def _smaller(body: bytes) -> bytes:
+def _compress_if_smaller(body: bytes) -> bytes:
     """Return the compressed body, or the original if a sample of it does not become smaller."""
     if len(body) > APART_SIZE_BYTES:
         step = (len(body) - _SAMPLE_SIZE_BYTES) // (_SAMPLE_COUNT - 1)
@@ -245,7 +245,7 @@ def _check_fits_frame(what: str, size_bytes: int, topic: str) -> None:
         )
 
 
-def utf8_size_bytes(text: str) -> int:
+def count_utf8_bytes(text: str) -> int:
     """Return the size of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode())
 
@@ -262,7 +262,7 @@ def _properties_text(
         text = encode_properties(properties)
     except ValueError as error:
         raise MessageRejectedError(str(error)) from error
-    size_bytes = utf8_size_bytes(text)
+    size_bytes = count_utf8_bytes(text)
     if size_bytes > PROPERTIES_SIZE_BYTES_MAX:
         raise MessageRejectedError(
             f"the properties of a message for {message.topic!r} have {size_bytes:,} bytes; "

@@ -52,7 +52,7 @@ class QueueChoice:
         return frozenset(self._avoided_until_s)
 
 
-def queue_for_key(route: TopicRoute, sharding_key: str) -> MessageQueue:
+def choose_queue_for_key(route: TopicRoute, sharding_key: str) -> MessageQueue:
     """Return the queue of a sharding key, as Java's SelectMessageQueueByHash does.
 
     The queues of a broker without a master keep their keys.
@@ -63,7 +63,7 @@ def queue_for_key(route: TopicRoute, sharding_key: str) -> MessageQueue:
     return queues[abs(java_string_hash(sharding_key)) % len(queues)]
 
 
-def chosen_queue(route: TopicRoute, choice: MessageQueue | int) -> MessageQueue:
+def choose_queue(route: TopicRoute, choice: MessageQueue | int) -> MessageQueue:
     """Return the queue that the application chose, after checking that it is writable.
 
     A queue whose broker has no master is accepted: it may have one before the send times out. A
@@ -75,7 +75,7 @@ def chosen_queue(route: TopicRoute, choice: MessageQueue | int) -> MessageQueue:
             return choice
         raise MessageRejectedError(
             f"{choice} is not a writable queue",
-            remedy=f"the topic {route.topic!r} has {_listed(route)}",
+            remedy=f"the topic {route.topic!r} has {_list_queues(route)}",
         )
     matching = [queue for queue in queues if queue.queue_id == choice]
     if len(matching) == 1:
@@ -83,7 +83,7 @@ def chosen_queue(route: TopicRoute, choice: MessageQueue | int) -> MessageQueue:
     if not matching:
         raise MessageRejectedError(
             f"topic {route.topic!r} has no writable queue {choice}",
-            remedy=f"it has {_listed(route)}",
+            remedy=f"it has {_list_queues(route)}",
         )
     names = ", ".join(queue.broker_name for queue in matching)
     raise MessageRejectedError(
@@ -92,7 +92,7 @@ def chosen_queue(route: TopicRoute, choice: MessageQueue | int) -> MessageQueue:
     )
 
 
-def _listed(route: TopicRoute) -> str:
+def _list_queues(route: TopicRoute) -> str:
     counts: dict[str, int] = {}
     for queue in route.write_queues:
         counts[queue.broker_name] = counts.get(queue.broker_name, 0) + 1

@@ -10,7 +10,7 @@ from rockhopper.client.errors import MessageRejectedError
 from rockhopper.client.receipts import SendReceipt
 
 
-def topic_and_handle(recalled: SendReceipt | tuple[str, str]) -> tuple[str, str]:
+def read_topic_and_handle(recalled: SendReceipt | tuple[str, str]) -> tuple[str, str]:
     """Return the topic and the handle of the message to recall. Raises MessageRejectedError."""
     if not isinstance(recalled, SendReceipt):
         return recalled
@@ -22,7 +22,7 @@ def topic_and_handle(recalled: SendReceipt | tuple[str, str]) -> tuple[str, str]
     return recalled.queue.topic, recalled.recall_handle
 
 
-def broker_of_handle(handle: str) -> str:
+def read_broker_of_handle(handle: str) -> str:
     """Return the name of the broker that stores the message. Raises MessageRejectedError."""
     try:
         fields = base64.urlsafe_b64decode(handle.encode()).decode().split(" ")

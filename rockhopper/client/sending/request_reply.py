@@ -101,7 +101,7 @@ class PendingRequests:
     def take_reply(self, command: Command) -> Command:
         """Handle PUSH_REPLY_MESSAGE_TO_CLIENT."""
         try:
-            message = reply_message(command)
+            message = decode_reply(command)
         except ProtocolError as error:
             log.warning("a broker sent an invalid reply: %s", error)
             return Command(int(ResponseCode.SYSTEM_ERROR), remark=str(error))
@@ -123,11 +123,11 @@ class PendingRequests:
             self._introduced.add(connection)
 
 
-def reply_message(command: Command) -> ReceivedMessage:
+def decode_reply(command: Command) -> ReceivedMessage:
     """Return the message carried by PUSH_REPLY_MESSAGE_TO_CLIENT. Raises ProtocolError."""
     fields = decode_fields(ReplyMessageRequest, command.ext)
-    born_host, born_port = _host_and_port(fields.born_host)
-    store_host, store_port = _host_and_port(fields.store_host)
+    born_host, born_port = _parse_host_and_port(fields.born_host)
+    store_host, store_port = _parse_host_and_port(fields.store_host)
     stored = StoredMessage(
         topic=fields.topic,
         queue_id=fields.queue_id,
@@ -149,7 +149,7 @@ def reply_message(command: Command) -> ReceivedMessage:
     return ReceivedMessage(queue, stored)
 
 
-def reply_address(request: ReceivedMessage) -> tuple[str, dict[str, str]]:
+def find_reply_address(request: ReceivedMessage) -> tuple[str, dict[str, str]]:
     """Return the topic of a reply to `request` and the properties that address its sender.
 
     Raises MessageRejectedError if `request` does not ask for a reply.
@@ -184,7 +184,7 @@ def is_expired(message: ReceivedMessage, now_ms: Callable[[], int | None]) -> bo
     return now is not None and ttl.isdecimal() and message.store_time_ms + int(ttl) < now
 
 
-def _host_and_port(text: str) -> tuple[str, int]:
+def _parse_host_and_port(text: str) -> tuple[str, int]:
     """Read "host:port", with or without Java's leading slash."""
     host, _, port = text.rpartition("/")[2].rpartition(":")
     return (host, int(port)) if port.isdigit() else (text, 0)

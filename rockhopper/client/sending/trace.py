@@ -30,7 +30,7 @@ from rockhopper.client.receipts import SendReceipt
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.sending.group_sender import GroupSender
 from rockhopper.client.sending.outgoing import OutgoingMessage, OutgoingPolicy
-from rockhopper.client.sending.unique_id import unique_ids
+from rockhopper.client.sending.unique_id import make_unique_ids
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.message import Message
 from rockhopper.protocol.names import TRACE_TOPIC
@@ -163,7 +163,7 @@ class MessageTrace:
         self.dropped_count = 0
         self._topic = topic
         self._delivery = GroupSender(session, TRACE_GROUP, timeout_s=3.0, retries=1)
-        self._policy = OutgoingPolicy(unique_ids())
+        self._policy = OutgoingPolicy(make_unique_ids())
         self._waiting: deque[TraceRecord] = deque()
         self._arrived = asyncio.Event()
         self._is_closing = asyncio.Event()

@@ -10,6 +10,6 @@ from rockhopper.protocol.message_ids import UniqueIds
 from rockhopper.sockets import find_own_host
 
 
-def unique_ids() -> UniqueIds:
+def make_unique_ids() -> UniqueIds:
     """Return the id generator of one producer."""
     return UniqueIds(ip_bytes(find_own_host()), lambda: time.time_ns() // 1_000_000)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from rockhopper.client.network import sharing
-from rockhopper.client.sync.face import Face, made_like
+from rockhopper.client.sync.face import Face, copy_parameters_of
 
 
 class Connections(Face[sharing.Connections]):
@@ -18,7 +18,7 @@ class Connections(Face[sharing.Connections]):
     _reopens_in_child = True
     closes_last = True
 
-    @made_like(sharing.Connections)
+    @copy_parameters_of(sharing.Connections)
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(sharing.Connections, *args, **kwargs)
 

@@ -5,13 +5,19 @@ from typing import Any
 
 from rockhopper.client import consumer, pull_consumer
 from rockhopper.client.arguments import check_count
-from rockhopper.client.callbacks import plain_function
+from rockhopper.client.callbacks import make_plain_function
 from rockhopper.client.consuming.face.pauses import Paused
 from rockhopper.client.consuming.face.threads import HandlerThreads
 from rockhopper.client.consuming.redelivery import RetryLater
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.sync.face import Face, iterates, looks, made_like, waits
+from rockhopper.client.sync.face import (
+    Face,
+    copy_parameters_of,
+    wrap_iterating,
+    wrap_looking,
+    wrap_waiting,
+)
 
 Handler = Callable[[ReceivedMessage], object]
 
@@ -22,15 +28,15 @@ class Consumer(Face[consumer.Consumer]):
     A consumer opened before a fork belongs to the parent; the child creates its own.
     """
 
-    @made_like(consumer.Consumer)
+    @copy_parameters_of(consumer.Consumer)
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(consumer.Consumer, *args, **kwargs)
 
-    commit = waits(consumer.Consumer.commit)
-    retry_later = waits(consumer.Consumer.retry_later)
-    put_back = looks(consumer.Consumer.put_back)
-    pause = looks(consumer.Consumer.pause)
-    resume = looks(consumer.Consumer.resume)
+    commit = wrap_waiting(consumer.Consumer.commit)
+    retry_later = wrap_waiting(consumer.Consumer.retry_later)
+    put_back = wrap_looking(consumer.Consumer.put_back)
+    pause = wrap_looking(consumer.Consumer.pause)
+    resume = wrap_looking(consumer.Consumer.resume)
 
     def stop(self) -> None:
         """End loops and `run` after the messages that are being processed.
@@ -60,8 +66,8 @@ class Consumer(Face[consumer.Consumer]):
         """The paused topics and queues; all topics of the consumer after `pause()`."""
         return self._look(lambda client: client.paused)
 
-    __iter__ = iterates(consumer.Consumer.__aiter__)
-    batches = iterates(consumer.Consumer.batches)
+    __iter__ = wrap_iterating(consumer.Consumer.__aiter__)
+    batches = wrap_iterating(consumer.Consumer.batches)
 
     def run(self, handler: Handler, *, concurrency: int = 16) -> None:
         """Call `handler` for each message, in up to `concurrency` threads, until `stop` or `close`.
@@ -72,7 +78,7 @@ class Consumer(Face[consumer.Consumer]):
         ends. If a handler calls sys.exit(), its message is delivered again and `run` ends as after
         an interrupt.
         """
-        plain = plain_function("handler", handler)
+        plain = make_plain_function("handler", handler)
         check_count("concurrency", concurrency)
         client = self._opened()
         exits: list[BaseException] = []
@@ -104,23 +110,23 @@ class Consumer(Face[consumer.Consumer]):
 class PullConsumer(Face[pull_consumer.PullConsumer]):
     """Reads the queues that you select; see rockhopper.PullConsumer."""
 
-    @made_like(pull_consumer.PullConsumer)
+    @copy_parameters_of(pull_consumer.PullConsumer)
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(pull_consumer.PullConsumer, *args, **kwargs)
 
-    queues = waits(pull_consumer.PullConsumer.queues)
-    assign = waits(pull_consumer.PullConsumer.assign)
-    find = waits(pull_consumer.PullConsumer.find)
-    pause = looks(pull_consumer.PullConsumer.pause)
-    resume = looks(pull_consumer.PullConsumer.resume)
-    seek = waits(pull_consumer.PullConsumer.seek)
-    position = looks(pull_consumer.PullConsumer.position)
-    begin_offset = waits(pull_consumer.PullConsumer.begin_offset)
-    end_offset = waits(pull_consumer.PullConsumer.end_offset)
-    pull = waits(pull_consumer.PullConsumer.pull)
-    pull_from = waits(pull_consumer.PullConsumer.pull_from)
-    commit = waits(pull_consumer.PullConsumer.commit)
-    committed = waits(pull_consumer.PullConsumer.committed)
+    queues = wrap_waiting(pull_consumer.PullConsumer.queues)
+    assign = wrap_waiting(pull_consumer.PullConsumer.assign)
+    find = wrap_waiting(pull_consumer.PullConsumer.find)
+    pause = wrap_looking(pull_consumer.PullConsumer.pause)
+    resume = wrap_looking(pull_consumer.PullConsumer.resume)
+    seek = wrap_waiting(pull_consumer.PullConsumer.seek)
+    position = wrap_looking(pull_consumer.PullConsumer.position)
+    begin_offset = wrap_waiting(pull_consumer.PullConsumer.begin_offset)
+    end_offset = wrap_waiting(pull_consumer.PullConsumer.end_offset)
+    pull = wrap_waiting(pull_consumer.PullConsumer.pull)
+    pull_from = wrap_waiting(pull_consumer.PullConsumer.pull_from)
+    commit = wrap_waiting(pull_consumer.PullConsumer.commit)
+    committed = wrap_waiting(pull_consumer.PullConsumer.committed)
 
     @property
     def assigned(self) -> list[MessageQueue]:
@@ -132,4 +138,4 @@ class PullConsumer(Face[pull_consumer.PullConsumer]):
         """The paused topics and queues; all topics of the consumer after `pause()`."""
         return self._look(lambda client: client.paused)
 
-    __iter__ = iterates(pull_consumer.PullConsumer.__aiter__)
+    __iter__ = wrap_iterating(pull_consumer.PullConsumer.__aiter__)

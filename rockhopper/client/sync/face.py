@@ -13,7 +13,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from rockhopper.client.errors import ClientStateError
 from rockhopper.client.network.connection import fork_count
-from rockhopper.client.sync.loop_thread import LoopThread, is_exiting, loop_thread
+from rockhopper.client.sync.loop_thread import LoopThread, get_loop_thread, is_exiting
 
 _P = ParamSpec("_P")
 _Result = TypeVar("_Result")
@@ -105,7 +105,7 @@ class Face(Generic[_Client]):
     def _open(self) -> None:
         if isinstance(shared := self._make.keywords.get("connections"), Face):
             shared.start()  # so that they are closed at exit
-        self._thread = thread = loop_thread()
+        self._thread = thread = get_loop_thread()
         thread.call(self._client.__aenter__())
         thread.open_clients.add(self)
         thread.log_records.watch()  # modules may have been imported since
@@ -114,7 +114,7 @@ class Face(Generic[_Client]):
     @property
     def _serving(self) -> LoopThread:
         thread = self._thread
-        return loop_thread() if thread is None or thread.is_inherited else thread
+        return get_loop_thread() if thread is None or thread.is_inherited else thread
 
     def close_at_exit(self) -> None:
         """Close the client; `atexit` functions that run later may open a producer again."""
@@ -166,7 +166,7 @@ class FacePart(Generic[_Item]):
         return self._face._serving
 
 
-def waits(
+def wrap_waiting(
     method: Callable[Concatenate[Any, _P], Coroutine[Any, Any, _Result]],
 ) -> Callable[Concatenate[Any, _P], _Result]:
     """Return a method that calls the asynchronous one and waits for its result."""
@@ -187,7 +187,7 @@ def waits(
     return waiting
 
 
-def looks(
+def wrap_looking(
     method: Callable[Concatenate[Any, _P], _Result],
 ) -> Callable[Concatenate[Any, _P], _Result]:
     """Return a method that calls a plain method of the asynchronous client in its loop."""
@@ -201,7 +201,7 @@ def looks(
     return looking
 
 
-def iterates(
+def wrap_iterating(
     method: Callable[Concatenate[Any, _P], AsyncIterator[_Item]],
 ) -> Callable[Concatenate[Any, _P], Iterator[_Item]]:
     """Return a method that starts the asynchronous client's loop and waits for each item."""
@@ -211,28 +211,28 @@ def iterates(
     def iterating(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> Iterator[_Item]:
         bound = getattr(self._opened(), name)
         thread: LoopThread = self._serving
-        return _items(thread, thread.look(lambda: bound(*args, **kwargs)))
+        return _iterate_items(thread, thread.look(lambda: bound(*args, **kwargs)))
 
     return iterating
 
 
-def _items(thread: LoopThread, items: AsyncIterator[_Item]) -> Iterator[_Item]:
+def _iterate_items(thread: LoopThread, items: AsyncIterator[_Item]) -> Iterator[_Item]:
     try:
-        while (found := thread.call(_next_of(items))) is not None:
+        while (found := thread.call(_take_next(items))) is not None:
             yield found[0]
     finally:
         if isinstance(items, AsyncGenerator):
             thread.call(items.aclose())
 
 
-async def _next_of(items: AsyncIterator[_Item]) -> tuple[_Item] | None:
+async def _take_next(items: AsyncIterator[_Item]) -> tuple[_Item] | None:
     try:
         return (await anext(items),)
     except StopAsyncIteration:
         return None
 
 
-def made_like(
+def copy_parameters_of(
     model: Callable[_P, Any],
 ) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, _P], None]]:
     """Give an `__init__` the parameters of the asynchronous client's."""
@@ -243,7 +243,7 @@ def made_like(
     return decorate
 
 
-def shows_options_of(
+def show_options_of(
     model: Callable[..., Any],
 ) -> Callable[[Callable[_P, None]], Callable[_P, None]]:
     """Make `inspect` show the asynchronous client's options instead of `**options`."""

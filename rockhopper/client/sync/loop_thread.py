@@ -256,7 +256,7 @@ _is_exiting = False
 _of_the_parent: list[LoopThread] = []
 
 
-def loop_thread() -> LoopThread:
+def get_loop_thread() -> LoopThread:
     """Return this process's loop thread."""
     global _running
     if _running is not None:

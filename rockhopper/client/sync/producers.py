@@ -6,15 +6,21 @@ from contextlib import contextmanager
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from rockhopper.client import producer, transactions
-from rockhopper.client.callbacks import plain_function
+from rockhopper.client.callbacks import make_plain_function
 from rockhopper.client.middleware.hooks import Middleware
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.sharing import SharedConnections
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.serializers import Serializer
-from rockhopper.client.sync.face import Face, looks, made_like, shows_options_of, waits
-from rockhopper.client.transactions import Transaction, TransactionState, state_of
+from rockhopper.client.sync.face import (
+    Face,
+    copy_parameters_of,
+    show_options_of,
+    wrap_looking,
+    wrap_waiting,
+)
+from rockhopper.client.transactions import Transaction, TransactionState, read_state
 from rockhopper.protocol.message import Message
 
 _Producer = TypeVar("_Producer", bound=producer.Producer)
@@ -27,14 +33,14 @@ class SyncSender(Face[_Producer]):
 
     _reopens_in_child = True
 
-    send = waits(producer.Producer.send)
-    message = looks(producer.Producer.message)
-    send_batch = waits(producer.Producer.send_batch)
-    send_oneway = waits(producer.Producer.send_oneway)
-    request = waits(producer.Producer.request)
-    reply = waits(producer.Producer.reply)
-    recall = waits(producer.Producer.recall)
-    queues = waits(producer.Producer.queues)
+    send = wrap_waiting(producer.Producer.send)
+    message = wrap_looking(producer.Producer.message)
+    send_batch = wrap_waiting(producer.Producer.send_batch)
+    send_oneway = wrap_waiting(producer.Producer.send_oneway)
+    request = wrap_waiting(producer.Producer.request)
+    reply = wrap_waiting(producer.Producer.reply)
+    recall = wrap_waiting(producer.Producer.recall)
+    queues = wrap_waiting(producer.Producer.queues)
 
 
 class Producer(SyncSender[producer.Producer]):
@@ -43,7 +49,7 @@ class Producer(SyncSender[producer.Producer]):
     Create one per process, also before a fork: each child opens its own connections.
     """
 
-    @made_like(producer.Producer)
+    @copy_parameters_of(producer.Producer)
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(producer.Producer, *args, **kwargs)
 
@@ -71,10 +77,10 @@ class TransactionProducer(SyncSender[transactions.TransactionProducer]):
     `check` is a plain function; several threads may call it at once.
     """
 
-    @shows_options_of(transactions.TransactionProducer)
+    @show_options_of(transactions.TransactionProducer)
     def __init__(self, group: str, *, check: Check, **options: Unpack[TransactionOptions]) -> None:
         """See rockhopper.TransactionProducer. Raises TypeError for a `check` with `async def`."""
-        plain = plain_function("check", check)
+        plain = make_plain_function("check", check)
 
         async def checked(message: ReceivedMessage) -> TransactionState | str | None:
             return await asyncio.to_thread(plain, message)
@@ -110,7 +116,7 @@ class TransactionProducer(SyncSender[transactions.TransactionProducer]):
         `local` runs in this thread. The outcome is left to `check` if `local` raises or returns
         anything but a state.
         """
-        plain = plain_function("local transaction", local)
+        plain = make_plain_function("local transaction", local)
         with self.transaction(message, timeout_s=timeout_s) as transaction:
-            transaction.state = state_of(plain(transaction), "the local transaction")
+            transaction.state = read_state(plain(transaction), "the local transaction")
         return transaction

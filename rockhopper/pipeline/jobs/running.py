@@ -17,9 +17,9 @@ from rockhopper.client.commands.running import (
     EXIT_INTERRUPTED,
     EXIT_REFUSED,
     EXIT_USAGE,
-    nameserver,
+    choose_nameserver,
 )
-from rockhopper.client.printable import printable
+from rockhopper.client.printable import make_printable
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.disk import naming_disk_problems
 from rockhopper.pipeline.jobs.options import JobOptions
@@ -98,7 +98,7 @@ def nameserver_text(*, or_default: bool = False) -> str | None:
     """Return the value of --nameserver; else None, or with *or_default* the client's default."""
     from rockhopper.client.network.addresses import parse_nameservers
 
-    text = nameserver()
+    text = choose_nameserver()
     return None if text is None and not or_default else ";".join(parse_nameservers(text))
 
 
@@ -114,7 +114,7 @@ def named_brokers(question: str, *, is_agreed: bool, remedy: str) -> str:
     """
     from rockhopper.client.network.addresses import NAMESERVER_VARIABLE, parse_nameservers
 
-    given = nameserver() or os.environ.get(NAMESERVER_VARIABLE)
+    given = choose_nameserver() or os.environ.get(NAMESERVER_VARIABLE)
     found = ";".join(parse_nameservers(given))
     if given or is_agreed:
         return found
@@ -184,4 +184,4 @@ def run_job(
 def report(error: PipelineError | str) -> None:
     """Print an error on standard error."""
     text = f"pipeline: {error}"
-    print("\n".join(map(printable, text.split("\n"))), file=sys.stderr)
+    print("\n".join(map(make_printable, text.split("\n"))), file=sys.stderr)

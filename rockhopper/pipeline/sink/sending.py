@@ -20,8 +20,8 @@ from rockhopper.client.errors import RequestRefusedError
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.sending.outgoing import OutgoingMessage
-from rockhopper.client.sending.queue_choice import queue_for_key
-from rockhopper.client.sending.unique_id import unique_ids
+from rockhopper.client.sending.queue_choice import choose_queue_for_key
+from rockhopper.client.sending.unique_id import make_unique_ids
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.remote import connect, result
 from rockhopper.pipeline.sink.bad_rows import BadRows, Sieve
@@ -70,7 +70,7 @@ class RowSender:
         self._rules = rules
         self._remote = connect(rules.nameserver, timeout_s=rules.timeout_s, access=rules.access)
         self._sender = self._remote.sender(rules.group)
-        self._ids = unique_ids()
+        self._ids = make_unique_ids()
         self._sieve = Sieve(rules, self._make_ids)
         self._routes: dict[str, TopicRoute] = {}
         self._turn = 0
@@ -206,7 +206,7 @@ class RowSender:
             return None
         route = self._route(topic)
         if key is not None:
-            return queue_for_key(route, key)
+            return choose_queue_for_key(route, key)
         fitting = [
             queue
             for queue in route.write_queues

@@ -11,7 +11,7 @@ from rockhopper.client.callbacks import (
     check_coroutine_function,
     check_has_run,
     check_no_generator,
-    plain_function,
+    make_plain_function,
 )
 
 
@@ -36,19 +36,19 @@ def test_everything_else_is_refused_by_its_kind(given: object) -> None:
 
 
 def test_a_plain_function_is_called() -> None:
-    assert plain_function("handler", divmod)(7, 2) == (3, 1)
+    assert make_plain_function("handler", divmod)(7, 2) == (3, 1)
 
 
 @pytest.mark.parametrize("given", [handler, Handler().method, Handler(), None])
 def test_a_coroutine_function_is_no_plain_one(given: Any) -> None:
     with pytest.raises(TypeError, match=r"the handler .* is a coroutine function"):
-        plain_function("handler", given)
+        make_plain_function("handler", given)
 
 
 def test_a_coroutine_behind_a_decorator_is_no_answer() -> None:
     coroutine: Any = handler(1)
     with pytest.raises(TypeError, match=r"the handler .* which is never awaited"):
-        plain_function("handler", lambda: coroutine)()
+        make_plain_function("handler", lambda: coroutine)()
 
 
 def steps() -> Iterator[int]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.client.filters import Sql, subscription_to
+from rockhopper.client.filters import Sql, make_subscription
 from rockhopper.protocol.errors import ProtocolError
 
 
@@ -10,7 +10,7 @@ from rockhopper.protocol.errors import ProtocolError
     "expression", ["price > 5", "price > 5 AND region = 'eu'", "TAGS IN ('a', 'b')"]
 )
 def test_an_expression_that_compiles_is_taken_as_it_is(expression: str) -> None:
-    subscription = subscription_to("orders", Sql(expression), 7)
+    subscription = make_subscription("orders", Sql(expression), 7)
     assert (subscription.topic, subscription.expression) == ("orders", expression)
     assert (subscription.expression_type, subscription.version) == ("SQL92", 7)
 
@@ -25,6 +25,6 @@ def test_an_expression_that_nobody_means_is_refused(expression: str) -> None:
     ("wanted", "expression"), [("a || b", "a || b"), ("*", "*"), (None, "*"), ("", "*")]
 )
 def test_tags_are_a_subscription_by_tags(wanted: str | None, expression: str) -> None:
-    subscription = subscription_to("orders", wanted)
+    subscription = make_subscription("orders", wanted)
     assert subscription.expression == expression
     assert subscription.expression_type == "TAG"

@@ -4,12 +4,17 @@ import json
 
 import pytest
 
-from rockhopper.client.printable import age_text, body_preview, printable, printable_json
+from rockhopper.client.printable import (
+    format_age,
+    format_preview,
+    make_printable,
+    make_printable_json,
+)
 
 
 def test_control_characters_cannot_reach_a_terminal() -> None:
-    assert printable("a\u202eb\u2066c\u200f\u2028") == "a\\u202eb\\u2066c\\u200f\\u2028"
-    assert printable("\x1b[31m\x07\x9b\r\n\tä") == "\\x1b[31m\\x07\\x9b\\r\\n\\tä"
+    assert make_printable("a\u202eb\u2066c\u200f\u2028") == "a\\u202eb\\u2066c\\u200f\\u2028"
+    assert make_printable("\x1b[31m\x07\x9b\r\n\tä") == "\\x1b[31m\\x07\\x9b\\r\\n\\tä"
 
 
 @pytest.mark.parametrize(
@@ -23,7 +28,7 @@ def test_control_characters_cannot_reach_a_terminal() -> None:
     ],
 )
 def test_a_preview_is_one_line_and_safe(body: bytes, shown: str) -> None:
-    assert body_preview(body) == shown
+    assert format_preview(body) == shown
 
 
 @pytest.mark.parametrize(
@@ -37,12 +42,12 @@ def test_a_preview_is_one_line_and_safe(body: bytes, shown: str) -> None:
     ],
 )
 def test_an_age_is_told_in_its_largest_unit(age_ms: int, text: str) -> None:
-    assert age_text(age_ms) == text
+    assert format_age(age_ms) == text
 
 
 def test_json_cannot_command_the_terminal_and_means_the_same() -> None:
     value = {"topic": "a\x9bb\u202ec\u2066d\x7fe", "körper": "ü\x1b"}
-    shown = printable_json(json.dumps(value, ensure_ascii=False))
+    shown = make_printable_json(json.dumps(value, ensure_ascii=False))
     assert shown.isprintable()
     assert "körper" in shown
     assert json.loads(shown) == value

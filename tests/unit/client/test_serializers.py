@@ -25,7 +25,7 @@ from rockhopper import (
     TransactionProducer,
     TransactionState,
 )
-from rockhopper.client.serializers import decoded, encoded
+from rockhopper.client.serializers import decode_body, encode_value
 from tests.support.features import NAMES
 from tests.support.hang import HANG_S
 
@@ -65,9 +65,9 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
     ],
 )
 def test_a_value_comes_back(serializer: Serializer, value: Any) -> None:
-    body = encoded(serializer, value)
+    body = encode_value(serializer, value)
     assert isinstance(body, bytes)
-    assert decoded(serializer, body, "it") == value
+    assert decode_body(serializer, body, "it") == value
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_value_comes_back(serializer: Serializer, value: Any) -> None:
 )
 def test_a_bad_body_says_what_is_wrong(serializer: Serializer, body: bytes, says: str) -> None:
     with pytest.raises(BodyError, match=says) as raised:
-        decoded(serializer, body, "it")
+        decode_body(serializer, body, "it")
     assert "secret" not in str(raised.value)  # it is logged, and the customer's
 
 
@@ -116,16 +116,16 @@ def test_any_error_of_a_serializer_makes_a_bad_body(error: Exception, says: str)
             raise error
 
     with pytest.raises(BodyError, match=says):
-        decoded(Failing(), b"", "it")
+        decode_body(Failing(), b"", "it")
     with pytest.raises(MessageRejectedError, match=says):
-        encoded(Failing(), {})
+        encode_value(Failing(), {})
 
 
 def test_what_cannot_be_encoded_is_not_sent() -> None:
     with pytest.raises(MessageRejectedError, match=r"a body of object is not JSON: .*of object"):
-        encoded(JSON(), object())
+        encode_value(JSON(), object())
     with pytest.raises(TypeError, match="serializer"):
-        encoded(None, {"a": 1})
+        encode_value(None, {"a": 1})
 
 
 class Other(pydantic.BaseModel):
@@ -149,20 +149,25 @@ def test_a_value_of_another_type_is_not_sent(
     serializer: Serializer, value: object, says: str
 ) -> None:
     with pytest.raises(MessageRejectedError, match=says):
-        encoded(serializer, value)
+        encode_value(serializer, value)
 
 
 def test_json_takes_models_too() -> None:
     value = {"one": Other(), "none": None}
-    assert encoded(JSON(), value) == b'{"one":{"amount":1},"none":null}'
+    assert encode_value(JSON(), value) == b'{"one":{"amount":1},"none":null}'
     assert (
-        encoded(JSON(), Model(number=7, at=AT)) == Model(number=7, at=AT).model_dump_json().encode()
+        encode_value(JSON(), Model(number=7, at=AT))
+        == Model(number=7, at=AT).model_dump_json().encode()
     )
 
 
 def test_bytes_and_text_need_none() -> None:
-    assert (encoded(None, b"x"), encoded(None, "x"), encoded(JSON(), b"x")) == (b"x", "x", b"x")
-    assert encoded(JSON(), "x") == b'"x"'
+    assert (encode_value(None, b"x"), encode_value(None, "x"), encode_value(JSON(), b"x")) == (
+        b"x",
+        "x",
+        b"x",
+    )
+    assert encode_value(JSON(), "x") == b'"x"'
 
 
 @pytest.mark.parametrize("wrong", [JSON, object(), 5])

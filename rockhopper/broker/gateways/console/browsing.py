@@ -17,7 +17,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from rockhopper.broker.gateways.console.bodies import preview
-from rockhopper.client.admin.topic_stats import QueueFigures, together
+from rockhopper.client.admin.topic_stats import QueueFigures, gather_some_at_a_time
 from rockhopper.client.consuming.pulling import GroupPuller
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
@@ -193,7 +193,7 @@ class Browser:
         lines: list[MessageLine] = []
         short = parts
         while short and self._bytes_left > 0:
-            found = await together(
+            found = await gather_some_at_a_time(
                 self._read(each.queue, *each.advance(count, is_back=is_back)) for each in short
             )
             for part, more in zip(short, found, strict=True):

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from rockhopper.broker.gateways.console.cache import ResultCache
 from rockhopper.client.admin.admin import Admin
-from rockhopper.client.admin.topic_stats import together
+from rockhopper.client.admin.topic_stats import gather_some_at_a_time
 from rockhopper.client.errors import ClientError
 from rockhopper.client.network.addresses import BrokerAddress, split_address
 from rockhopper.protocol.addresses import is_loopback
@@ -32,7 +32,7 @@ async def explain_refusal(admin: Admin, host: str, kept: ResultCache) -> str:
 
 
 async def _list_closed(admin: Admin, near: Iterable[BrokerAddress]) -> list[str]:
-    opened = await together(_is_open(admin, each) for each in near)
+    opened = await gather_some_at_a_time(_is_open(admin, each) for each in near)
     return [each.name for each, is_open in zip(near, opened, strict=True) if not is_open]
 
 

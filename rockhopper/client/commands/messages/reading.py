@@ -42,7 +42,7 @@ def _place(message: "ReceivedMessage") -> _Place:
     return message.store_time_ms, message.queue.broker_name, log_offset, message.queue_offset
 
 
-async def in_order(
+async def read_in_order(
     consumer: "PullConsumer", spans: Sequence[OffsetSpan]
 ) -> "AsyncGenerator[ReceivedMessage]":
     """Yield the messages of several queues in the order in which they were stored."""
@@ -67,7 +67,7 @@ async def in_order(
             await stream.aclose()
 
 
-async def and_what_follows(
+async def follow_after(
     there: "AsyncGenerator[ReceivedMessage]", consumer: "PullConsumer", spans: Sequence[OffsetSpan]
 ) -> "AsyncGenerator[ReceivedMessage]":
     """Yield the messages of *there*, then those behind the spans as they arrive."""
@@ -105,7 +105,7 @@ async def read(consumer: "PullConsumer", span: OffsetSpan) -> "AsyncGenerator[Re
             await asyncio.gather(request, return_exceptions=True)
 
 
-async def newest(
+async def read_newest(
     consumer: "PullConsumer",
     spans: Sequence[OffsetSpan],
     count: int,

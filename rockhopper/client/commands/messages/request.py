@@ -16,7 +16,13 @@ from rockhopper.client.commands.output import (
     write_line,
 )
 from rockhopper.client.commands.parameters import GROUP, TOPIC
-from rockhopper.client.commands.running import Failure, nameserver, nameserver_option, report, run
+from rockhopper.client.commands.running import (
+    Failure,
+    choose_nameserver,
+    nameserver_option,
+    report,
+    run,
+)
 from rockhopper.client.commands.send import parse_properties, tell_of_new_topic
 
 if TYPE_CHECKING:
@@ -76,7 +82,7 @@ def request(
         message = Message(topic, content, properties=parse_properties(properties), **labels)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    run(_request(message, timeout_s, raw, as_json, nameserver()))
+    run(_request(message, timeout_s, raw, as_json, choose_nameserver()))
 
 
 async def _request(
@@ -136,7 +142,7 @@ def reply(
         if not words:
             raise click.UsageError("--command is empty")
     content = (body or "").encode(errors="surrogateescape")
-    run(_reply(topic, group, content, words, max_count, nameserver()))
+    run(_reply(topic, group, content, words, max_count, choose_nameserver()))
 
 
 async def _reply(

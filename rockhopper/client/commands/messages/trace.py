@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from rockhopper.client.commands.output import (
+    format_time,
     message_json,
     print_table,
-    time_text,
     write_json,
     write_line,
 )
 from rockhopper.client.commands.parameters import TOPIC
-from rockhopper.client.commands.running import nameserver, nameserver_option, run
+from rockhopper.client.commands.running import choose_nameserver, nameserver_option, run
 from rockhopper.client.commands.shell.reachable_brokers import list_reachable
-from rockhopper.client.printable import printable
+from rockhopper.client.printable import make_printable
 from rockhopper.protocol.names import TRACE_TOPIC, TRANSACTION_HALF_TOPIC
 
 if TYPE_CHECKING:
@@ -55,18 +55,18 @@ def trace(message_id: str, topic: str | None, trace_topic: str, as_json: bool) -
     For each group that reads the topic: whether it has passed the message, has not reached it,
     retries it, or gave it up. Clients with trace=True also recorded when they sent and handled it.
     """
-    run(_trace(message_id, topic, trace_topic, as_json, nameserver()))
+    run(_trace(message_id, topic, trace_topic, as_json, choose_nameserver()))
 
 
 async def _trace(
     message_id: str, topic: str | None, trace_topic: str, as_json: bool, names: str | None
 ) -> None:
-    from rockhopper.client.admin.tracks import history
+    from rockhopper.client.admin.tracks import find_history
 
     async with list_reachable(names) as admin:
         found = await admin.message(message_id, topic)
         events, went = await asyncio.gather(
-            _events(admin, found.message_id, trace_topic), history(admin, found)
+            _read_events(admin, found.message_id, trace_topic), find_history(admin, found)
         )
     rows = [_row(each) for each in went.tracks]
     if as_json:
@@ -92,12 +92,12 @@ async def _trace(
             }
         )
         return
-    write_line(printable(went.topic))
-    for line in _places(went):
-        write_line(printable(line))
+    write_line(make_printable(went.topic))
+    for line in _list_places(went):
+        write_line(make_printable(line))
     if events:
         write_line("")
-        told = [(time_text(e.time_ms), e.what, e.group, e.client, e.result) for e in events]
+        told = [(format_time(e.time_ms), e.what, e.group, e.client, e.result) for e in events]
         print_table(("TIME", "EVENT", "GROUP", "CLIENT", "RESULT"), told, ends_in_text=True)
     write_line("")
     if rows:
@@ -106,21 +106,21 @@ async def _trace(
         write_line("no group reads this topic")
 
 
-def _places(went: "MessageHistory") -> list[str]:
-    from rockhopper.client.admin.message_forms import WAITING_TOPICS, target_topic
+def _list_places(went: "MessageHistory") -> list[str]:
+    from rockhopper.client.admin.message_forms import WAITING_TOPICS, find_target_topic
 
     message, queue = went.message, went.message.queue
     place = f"{queue.broker_name}:{queue.queue_id} offset {message.queue_offset:,}"
-    place += f", stored {time_text(message.store_time_ms)}"
+    place += f", stored {format_time(message.store_time_ms)}"
     if queue.topic == went.topic:
         return [place]
     if queue.topic == TRANSACTION_HALF_TOPIC:
         return ["not committed by its producer; waits in", f"{queue.topic} {place}"]
-    if queue.topic not in WAITING_TOPICS or target_topic(message) != went.topic:
+    if queue.topic not in WAITING_TOPICS or find_target_topic(message) != went.topic:
         return ["no longer stored as it was sent; this is a copy:", f"{queue.topic} {place}"]
     comes = "comes later"
     if went.due_ms is not None:
-        due = time_text(went.due_ms)
+        due = format_time(went.due_ms)
         is_late = went.due_ms + _LATE_MS < time.time() * 1000
         comes = f"was due {due}: recalled, or its topic was deleted" if is_late else ""
         comes = comes or f"due {due}; until then it waits in"
@@ -139,11 +139,11 @@ def _row(track: "Track") -> tuple[str, str, str]:
     parts = [track.detail] if track.detail else []
     if track.time_ms is not None:
         verb = "given up" if track.outcome is TrackOutcome.DEAD else "comes"
-        parts.insert(0, f"{verb} {time_text(track.time_ms)}")
+        parts.insert(0, f"{verb} {format_time(track.time_ms)}")
     return track.group, words.get(track.outcome, track.outcome.value), "; ".join(parts) or "-"
 
 
-async def _events(admin: "Admin", message_id: str, trace_topic: str) -> list[TraceEvent]:
+async def _read_events(admin: "Admin", message_id: str, trace_topic: str) -> list[TraceEvent]:
     from rockhopper.client.errors import RouteNotFoundError
 
     try:
@@ -151,22 +151,22 @@ async def _events(admin: "Admin", message_id: str, trace_topic: str) -> list[Tra
     except RouteNotFoundError:
         return []  # no client traces here
     texts = (each.body.decode(errors="replace") for each in found)
-    events = {event for text in texts for event in events_of(text, message_id)}
+    events = {event for text in texts for event in parse_events(text, message_id)}
     return sorted(events, key=lambda each: (each.time_ms, each.what))
 
 
-def events_of(text: str, message_id: str) -> Iterator[TraceEvent]:
+def parse_events(text: str, message_id: str) -> Iterator[TraceEvent]:
     """Yield the events of a message in the records of *text*; invalid records are skipped."""
     for record in text.split(_RECORD):
         fields = record.split(_FIELD)
         try:
             if message_id in fields:
-                yield from _event(*fields)
+                yield from _parse_event(*fields)
         except (ValueError, IndexError, TypeError):
             continue
 
 
-def _event(kind: str, *fields: str) -> Iterator[TraceEvent]:
+def _parse_event(kind: str, *fields: str) -> Iterator[TraceEvent]:
     """Yield the event of one record; client/sending/trace.py lists the fields."""
     if kind == "Pub":
         result = f"at {fields[7]} in {fields[9]} ms"

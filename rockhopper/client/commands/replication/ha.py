@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import click
 
-from rockhopper.client.commands.output import typed, write_json, write_line
+from rockhopper.client.commands.output import convert_facts, write_json, write_line
 from rockhopper.client.commands.replication import set_status
 from rockhopper.client.commands.replication.change import change
 from rockhopper.client.commands.running import Failure, confirm, run
@@ -113,7 +113,7 @@ async def _status(address: str, as_json: bool) -> None:
 
     async with Admin() as admin:
         try:
-            found = await set_status.of_set(admin, address)
+            found = await set_status.read_set_status(admin, address)
         except RequestRefusedError as error:
             facts = await admin.broker_status(address)
             master = facts.get("followedMaster")
@@ -124,7 +124,7 @@ async def _status(address: str, as_json: bool) -> None:
             return
     if as_json:
         keys = ("commitLogMinOffset", "commitLogMaxOffset", "masterBehindBytes", "followState")
-        known = typed({key: facts[key] for key in keys if key in facts})
+        known = convert_facts({key: facts[key] for key in keys if key in facts})
         told = {key: known.get(key) for key in keys}
         write_json({"broker": address, "master": master, **told})
     else:

@@ -17,7 +17,7 @@ _NAMES = "alarmNames"
 COLUMNS = ("REPLICA", "ADDRESS", "ROLE", "IN SYNC", "CLEAN", "LOG END", "BEHIND")
 
 
-async def of_set(admin: "Admin", address: str) -> dict[str, Any]:
+async def read_set_status(admin: "Admin", address: str) -> dict[str, Any]:
     """Return the replica set of the broker at *address*, as its master sees it.
 
     All its replicas are queried: each knows its own log and its own alarms, and only the master
@@ -44,8 +44,8 @@ async def of_set(admin: "Admin", address: str) -> dict[str, Any]:
     status = told.get(newest["masterId"], newest)
     place = next(place for place, answer in found if answer is status)
     shown = {key: status[key] for key in status if key != _NAMES}
-    shown |= _texts(owners) | {"leaderId": _leader_id(status, told), "asked": place}
-    return shown | {"replicas": [_with_answer(each, shown, told) for each in status["replicas"]]}
+    shown |= _collect_texts(owners) | {"leaderId": _find_leader_id(status, told), "asked": place}
+    return shown | {"replicas": [_add_answer(each, shown, told) for each in status["replicas"]]}
 
 
 async def _ask_others(admin: "Admin", first: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -71,7 +71,7 @@ def _holds_id(answer: dict[str, Any]) -> bool:
     return bool(answer.get("holdsId", True))  # a broker of an earlier release does not report it
 
 
-def _texts(owners: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
+def _collect_texts(owners: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
     """Return the alarms with their names, and the notes, of all that answered."""
     alarms, notes = [], []
     for owner, answer in sorted(owners.items()):
@@ -86,13 +86,13 @@ def _texts(owners: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
     return {"alarms": alarms, "notes": notes}
 
 
-def _leader_id(status: dict[str, Any], told: dict[int, dict[str, Any]]) -> int:
+def _find_leader_id(status: dict[str, Any], told: dict[int, dict[str, Any]]) -> int:
     """Return the leader by the newest state and by its own report; 0: none."""
     leader = int(status.get("leaderId", status["masterId"]))
     return leader if told.get(leader, {}).get("role", _LEADING) == _LEADING else 0
 
 
-def _with_answer(
+def _add_answer(
     replica: dict[str, Any], status: dict[str, Any], told: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
     answer = told.get(replica["id"])

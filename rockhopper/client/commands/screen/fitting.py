@@ -18,7 +18,7 @@ _PIPED_WIDTH_MAX = 40
 _WHOLE = frozenset({"ID", "HANDLE", "SETTING"})
 
 
-def cells(text: str) -> int:
+def count_cells(text: str) -> int:
     """Return how many columns of a terminal `text` takes: East Asian characters take two."""
     if text.isascii():
         return len(text)
@@ -29,12 +29,12 @@ def cells(text: str) -> int:
 
 def pad(text: str, width: int) -> str:
     """Return `text` padded with blanks to `width` columns of a terminal."""
-    return text + " " * (width - cells(text))
+    return text + " " * (width - count_cells(text))
 
 
 def cut(text: str, width: int) -> str:
     """Return `text` cut to `width` columns of a terminal, with "…" at the end if cut."""
-    if cells(text) <= width:
+    if count_cells(text) <= width:
         return text
     if text.isascii():
         return text[: width - 1] + "…"
@@ -48,18 +48,18 @@ def shorten(text: str, width: int) -> str:
 
     Both ends are kept, because names that begin alike often end differently.
     """
-    if cells(text) <= width:
+    if count_cells(text) <= width:
         return text
     head, tail = text[: width // 2], text[len(text) - (width - 1) // 2 :]
-    while cells(head) + 1 + cells(tail) > width:
-        if cells(head) > cells(tail):
+    while count_cells(head) + 1 + count_cells(tail) > width:
+        if count_cells(head) > count_cells(tail):
             head = head[:-1]
         else:
             tail = tail[1:]
     return f"{head}…{tail}"
 
 
-def table_lines(
+def fit_table(
     columns: Sequence[str],
     rows: Sequence[Sequence[str]],
     width: int | None,
@@ -86,7 +86,7 @@ def table_lines(
 
 
 def _is_too_wide(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> bool:
-    return width is not None and _total(_natural(columns, rows)) > width
+    return width is not None and _sum_widths(_measure_columns(columns, rows)) > width
 
 
 def _wrap_indented(text: str, width: int) -> list[str]:
@@ -96,8 +96,8 @@ def _wrap_indented(text: str, width: int) -> list[str]:
     )
 
 
-def _natural(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
-    return [max(map(cells, column)) for column in zip(columns, *rows, strict=True)]
+def _measure_columns(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(count_cells, column)) for column in zip(columns, *rows, strict=True)]
 
 
 def _lines(
@@ -105,7 +105,7 @@ def _lines(
 ) -> list[list[str]]:
     """Return the lines of the head and of each row."""
     numbers = [_holds_numbers([row[index] for row in rows]) for index in range(len(columns))]
-    widths = _natural(columns, rows)
+    widths = _measure_columns(columns, rows)
     folds = [range(len(columns))]
     if width is None:
         # A long name shifts only its own row, not all of them, to the right.
@@ -113,7 +113,7 @@ def _lines(
     else:
         widths, folds = _fit(columns, widths, numbers, width)
     head, *others = (
-        _folded(_aligned(row, widths, numbers, is_whole=width is None), folds)
+        _fold_row(_align_row(row, widths, numbers, is_whole=width is None), folds)
         for row in (columns, *rows)
     )
     return [head, *([line for line in lines if line or len(folds) == 1] for lines in others)]
@@ -123,7 +123,7 @@ def _holds_numbers(column: Sequence[str]) -> bool:
     return all(map(NUMBER.fullmatch, column)) and any(text != "-" for text in column)
 
 
-def _folded(texts: Sequence[str], folds: Sequence[range]) -> list[str]:
+def _fold_row(texts: Sequence[str], folds: Sequence[range]) -> list[str]:
     """Return the lines of one row; all but the first are indented."""
     return [
         (" " * _INDENTATION * (number > 0) + "  ".join(texts[i] for i in fold)).rstrip()
@@ -131,20 +131,20 @@ def _folded(texts: Sequence[str], folds: Sequence[range]) -> list[str]:
     ]
 
 
-def _aligned(
+def _align_row(
     row: Sequence[str], widths: Sequence[int], numbers: Sequence[bool], *, is_whole: bool
 ) -> list[str]:
     return [
         pad(text, width)
         if is_whole and not is_number
-        else _shown(text, width, is_last=index == len(row) - 1, is_number=is_number)
+        else _format_cell(text, width, is_last=index == len(row) - 1, is_number=is_number)
         for index, (text, width, is_number) in enumerate(zip(row, widths, numbers, strict=True))
     ]
 
 
-def _shown(text: str, width: int, *, is_last: bool, is_number: bool) -> str:
+def _format_cell(text: str, width: int, *, is_last: bool, is_number: bool) -> str:
     if is_number:
-        return " " * (width - cells(text)) + text
+        return " " * (width - count_cells(text)) + text
     return pad(cut(text, width) if is_last else shorten(text, width), width)
 
 
@@ -154,12 +154,13 @@ def _fit(
     """Return the width of each column, and which columns share a line."""
     last = len(columns) - 1
     least = [
-        _least(name, natural[index], is_number=numbers[index]) for index, name in enumerate(columns)
+        _find_least_width(name, natural[index], is_number=numbers[index])
+        for index, name in enumerate(columns)
     ]
-    widths, folds = list(natural), _folds(least, width)
+    widths, folds = list(natural), _find_folds(least, width)
     for number, fold in enumerate(folds):
         room = width - (_INDENTATION if number else 0)
-        spare = max(_total([natural[index] for index in fold]) - room, 0)
+        spare = max(_sum_widths([natural[index] for index in fold]) - room, 0)
         if last in fold:
             # Shrink the last column first: it holds text, whose beginning is the most important
             # part.
@@ -174,23 +175,23 @@ def _fit(
     return widths, folds
 
 
-def _least(name: str, natural: int, *, is_number: bool) -> int:
+def _find_least_width(name: str, natural: int, *, is_number: bool) -> int:
     # This covers the width of times, which are useless without their middle.
     if is_number or name in _WHOLE or natural <= _TIME_WIDTH:
         return natural
-    return max(_SHORTENED_WIDTH_MIN, cells(name))
+    return max(_SHORTENED_WIDTH_MIN, count_cells(name))
 
 
-def _total(widths: Sequence[int]) -> int:
+def _sum_widths(widths: Sequence[int]) -> int:
     return sum(widths) + _SEPARATION * (len(widths) - 1)
 
 
-def _folds(widths: Sequence[int], width: int) -> list[range]:
+def _find_folds(widths: Sequence[int], width: int) -> list[range]:
     folds: list[range] = []
     begin = 0
     for end in range(1, len(widths) + 1):
         room = width - (_INDENTATION if folds else 0)
-        if end - 1 > begin and _total(widths[begin:end]) > room:
+        if end - 1 > begin and _sum_widths(widths[begin:end]) > room:
             folds.append(range(begin, end - 1))
             begin = end - 1
     return [*folds, range(begin, len(widths))]

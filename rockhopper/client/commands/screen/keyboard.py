@@ -69,11 +69,11 @@ class Keyboard:
             asyncio.get_running_loop().remove_reader(self._fd)
             self._keys.put_nowait("q")
             return
-        for key in keys_of(data):
+        for key in parse_keys(data):
             self._keys.put_nowait(key)
 
 
-def keys_of(data: bytes) -> list[str]:
+def parse_keys(data: bytes) -> list[str]:
     """Return the pressed keys: a name, or the character."""
     if data.startswith(b"\x1b") and data != b"\x1b":
         name = _NAMES.get(data)

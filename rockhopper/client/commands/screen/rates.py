@@ -137,8 +137,8 @@ def _topic_flow(topic: TopicFigures, was: TopicFigures | None, seconds: float) -
         return TopicFlow(topic.name, 0.0, 0.0, topic.sent, topic.groups)
     return TopicFlow(
         topic.name,
-        _per_s(topic.sent, was.sent, seconds),
-        _per_s(topic.handed_out, was.handed_out, seconds),
+        _divide_per_s(topic.sent, was.sent, seconds),
+        _divide_per_s(topic.handed_out, was.handed_out, seconds),
         topic.sent,
         topic.groups,
     )
@@ -156,14 +156,14 @@ def _group_flow(
         group.name,
         None if group.lag == LAG_UNKNOWN else group.lag,
         grows_per_s,
-        0.0 if was is None else _per_s(group.handed_out, was.handed_out, seconds),
+        0.0 if was is None else _divide_per_s(group.handed_out, was.handed_out, seconds),
         group.members,
         [topic for topic in group.topics if not is_retry_topic(topic)],
         oldest_s,
     )
 
 
-def _per_s(now: int, then: int, seconds: float) -> float:
+def _divide_per_s(now: int, then: int, seconds: float) -> float:
     # A counter that has decreased was reset by a broker's restart.
     if seconds <= 0:
         return 0.0

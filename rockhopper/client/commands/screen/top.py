@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rockhopper.client.commands.output import counted, seconds_text, write_json
+from rockhopper.client.commands.output import format_count, format_seconds, write_json
 from rockhopper.client.commands.running import (
-    context_in_use,
-    nameserver,
+    choose_nameserver,
+    get_context_in_use,
     nameserver_option,
     report,
     run,
 )
-from rockhopper.client.commands.screen.fitting import cut, table_lines
+from rockhopper.client.commands.screen.fitting import cut, fit_table
 from rockhopper.client.commands.screen.keyboard import HAS_KEYS, Keyboard
 from rockhopper.client.commands.screen.rates import Flow, Sample
-from rockhopper.client.commands.screen.watching import asked, interval_option
+from rockhopper.client.commands.screen.watching import get_option, interval_option
 from rockhopper.client.commands.shell.reachable_brokers import (
     Away,
     leave_out_unreachable,
-    new_unreachable_brokers,
+    make_unreachable_brokers,
 )
-from rockhopper.client.printable import printable
+from rockhopper.client.printable import make_printable
 
 if TYPE_CHECKING:
     from rockhopper.client.admin.admin import Admin
@@ -90,8 +90,8 @@ def top(sort: str, once: bool, row_count: int | None, is_all: bool, as_json: boo
     """  # noqa: D301  click's mark for a paragraph that stays as it is
     is_live = HAS_KEYS and sys.stdout.isatty() and sys.stdin.isatty() and not once and not as_json
     view = _TopView(sort, as_json, row_count, is_all)
-    show = _live if is_live else _print
-    run(show(view, asked("interval"), once, nameserver()))
+    show = _run_live if is_live else _print
+    run(show(view, get_option("interval"), once, choose_nameserver()))
 
 
 async def _print(view: _TopView, interval_s: float, once: bool, names: str | None) -> None:
@@ -100,7 +100,7 @@ async def _print(view: _TopView, interval_s: float, once: bool, names: str | Non
     from rockhopper.client.errors import ClientError
 
     async with Admin(names) as admin:
-        unreachable, told = new_unreachable_brokers(), Away()
+        unreachable, told = make_unreachable_brokers(), Away()
         before, away = await _sample(admin, unreachable, view)
         is_first = True
         while True:
@@ -135,13 +135,13 @@ def _print_report(flow: Flow, view: _TopView, *, is_first: bool) -> None:
     sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode())
 
 
-async def _live(view: _TopView, interval_s: float, _once: bool, names: str | None) -> None:
+async def _run_live(view: _TopView, interval_s: float, _once: bool, names: str | None) -> None:
     """Update the screen in place until q or Ctrl-C; continue after an outage of a broker."""
     from rockhopper.client.admin.admin import Admin
     from rockhopper.client.errors import ClientError
 
     async with Admin(names) as admin:
-        unreachable = new_unreachable_brokers()
+        unreachable = make_unreachable_brokers()
         before, away = await _sample(admin, unreachable, view)
         flow, problem = before.since(before), away.said
         with Keyboard() as keyboard:
@@ -149,7 +149,7 @@ async def _live(view: _TopView, interval_s: float, _once: bool, names: str | Non
             try:
                 next_s = time.monotonic() + min(1.0, interval_s)
                 while True:
-                    _draw(_screen(flow, view, interval_s, problem))
+                    _draw(_format_screen(flow, view, interval_s, problem))
                     key = await keyboard.key(next_s - time.monotonic())
                     if key is not None:
                         if not _obey(key, view):
@@ -170,7 +170,7 @@ async def _live(view: _TopView, interval_s: float, _once: bool, names: str | Non
 async def _sample(
     admin: "Admin", unreachable: "UnreachableBrokers", view: _TopView
 ) -> tuple[Sample, Away]:
-    from rockhopper.client.admin.topic_stats import oldest_of_groups
+    from rockhopper.client.admin.topic_stats import find_oldest_of_groups
 
     away = await leave_out_unreachable(admin, unreachable)
     begun_s = time.monotonic()
@@ -186,7 +186,7 @@ async def _sample(
     )
     behind = [each for each in sample.groups.values() if each.lag > 0]
     furthest = sorted(behind, key=lambda each: -each.lag)[:_AGES_MAX]
-    ages_s = await oldest_of_groups(admin, [each.name for each in furthest])
+    ages_s = await find_oldest_of_groups(admin, [each.name for each in furthest])
     return replace(sample, ages_s=ages_s, took_s=time.monotonic() - begun_s), away
 
 
@@ -213,7 +213,7 @@ def _obey(key: str, view: _TopView) -> bool:
     return True
 
 
-def _screen(flow: Flow, view: _TopView, interval_s: float, problem: str) -> list[str]:
+def _format_screen(flow: Flow, view: _TopView, interval_s: float, problem: str) -> list[str]:
     """Return the lines of the full screen: topics above, groups below."""
     size = shutil.get_terminal_size()
     room = max(size.lines - 6, 4)
@@ -240,8 +240,8 @@ def _draw(lines: list[str]) -> None:
 
 
 def _head(flow: Flow) -> str:
-    brokers = counted(flow.broker_count, "broker")
-    name = context_in_use()
+    brokers = format_count(flow.broker_count, "broker")
+    name = get_context_in_use()
     where = "" if name is None else f" [{name}]"
     return (
         f"rockhopper top{where}   {datetime.now():%H:%M:%S}   {brokers}   "
@@ -259,13 +259,13 @@ def _topics(flow: Flow, view: _TopView, count: int, width: int | None) -> list[s
     ordered = sorted(flow.topics, key=orders.get(view.sort, orders["in"]))
     rows = [
         (
-            printable(each.name),
+            make_printable(each.name),
             _rate(each.in_per_s),
             _rate(each.out_per_s),
             f"{each.sent:,}",
             f"{len(each.groups):,}",
         )
-        for each in _shown(ordered, view, count)
+        for each in _select_shown(ordered, view, count)
     ]
     return _table(_TOPIC_COLUMNS, rows, width)
 
@@ -279,26 +279,26 @@ def _groups(flow: Flow, view: _TopView, count: int, width: int | None) -> list[s
     ordered = sorted(flow.groups, key=orders.get(view.sort, orders["lag"]))
     rows = [
         (
-            printable(each.name),
+            make_printable(each.name),
             "-" if each.lag is None else f"{each.lag:,}",
-            seconds_text(each.oldest_s),
+            format_seconds(each.oldest_s),
             "-" if each.grows_per_s is None else f"{each.grows_per_s:+,.0f}",
             _rate(each.out_per_s),
             f"{each.members:,}",
-            printable(", ".join(each.topics) or "-"),
+            make_printable(", ".join(each.topics) or "-"),
         )
-        for each in _shown(ordered, view, count)
+        for each in _select_shown(ordered, view, count)
     ]
     return _table(_GROUP_COLUMNS, rows, width)
 
 
-def _shown(ordered: list[Any], view: _TopView, count: int) -> list[Any]:
+def _select_shown(ordered: list[Any], view: _TopView, count: int) -> list[Any]:
     first = min(view.first, max(len(ordered) - count, 0))
     return ordered[first : first + count]
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
-    head, lines = table_lines(columns, rows, width)
+    head, lines = fit_table(columns, rows, width)
     return [*(head if width is None else [f"\x1b[1m{line}\x1b[0m" for line in head]), *lines]
 
 

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import click
 
-from rockhopper.client.commands.running import Failure, context_in_use, run
+from rockhopper.client.commands.running import Failure, get_context_in_use, run
 from rockhopper.client.commands.screen.fitting import cut
-from rockhopper.client.printable import printable
+from rockhopper.client.printable import make_printable
 
 INTERVAL_S = 2.0
 INTERVAL_S_MIN = 0.2
@@ -54,26 +54,30 @@ interval_option = click.option(
 )
 
 
-def asked(name: str) -> Any:
+def get_option(name: str) -> Any:
     """Return the value of the option "watch" or "interval"."""
     return click.get_current_context().meta.get(f"{__name__}.{name}")
 
 
 def run_shown(show: Show) -> None:
     """Run a list's output function once, or with --watch until Ctrl-C."""
-    title = _title(click.get_current_context())
-    run(again_and_again(show, asked("interval"), title) if asked("watch") else _once(show))
+    title = _format_title(click.get_current_context())
+    run(
+        show_repeatedly(show, get_option("interval"), title)
+        if get_option("watch")
+        else _show_once(show)
+    )
 
 
-def _title(context: click.Context) -> str:
+def _format_title(context: click.Context) -> str:
     """Return the command with its arguments and the context in use."""
     names = [each.name or "" for each in context.command.params if isinstance(each, click.Argument)]
     values = [str(context.params[name]) for name in names if context.params.get(name)]
-    cluster = [f"[{name}]"] if (name := context_in_use()) is not None else []
+    cluster = [f"[{name}]"] if (name := get_context_in_use()) is not None else []
     return " ".join((*cluster, context.command_path, *values))
 
 
-async def _once(show: Show) -> None:
+async def _show_once(show: Show) -> None:
     await show()
 
 
@@ -92,7 +96,7 @@ class _CapturedOutput(io.TextIOWrapper):
         return self.buffer.getvalue().decode().splitlines()
 
 
-async def again_and_again(show: Show, interval_s: float, title: str = "") -> None:
+async def show_repeatedly(show: Show, interval_s: float, title: str = "") -> None:
     """Call *show* repeatedly; on a terminal, replace its previous output.
 
     Only an error of the first call is raised: a broker may return after an outage. If *show* takes
@@ -112,7 +116,7 @@ async def again_and_again(show: Show, interval_s: float, title: str = "") -> Non
             if is_first and problem:
                 raise
         # The output before an error, such as that of brokers that did answer, is shown too.
-        lines = page.lines() + ([printable(f"rockhopper: {problem}")] if problem else [])
+        lines = page.lines() + ([make_printable(f"rockhopper: {problem}")] if problem else [])
         draw(lines, title, interval_s, is_first=is_first)
         is_first = False
         took_s = time.monotonic() - begun_s

@@ -8,7 +8,7 @@ from rockhopper.client.commands.output import print_table, write_json, write_lin
 from rockhopper.client.commands.running import (
     Failure,
     broker_option,
-    nameserver,
+    choose_nameserver,
     nameserver_option,
     run,
 )
@@ -35,7 +35,7 @@ def acl() -> None:
     """
 
 
-def _deciding(name: str, text: str, *, is_allowed: bool) -> None:
+def _add_deciding_command(name: str, text: str, *, is_allowed: bool) -> None:
     @acl.command(name, help=text)
     @click.argument("user")
     @click.argument("resource")
@@ -50,13 +50,19 @@ def _deciding(name: str, text: str, *, is_allowed: bool) -> None:
         sources: tuple[str, ...],
         broker: str | None,
     ) -> None:
-        run(_put(user, resource, actions, sources, broker, nameserver(), is_allowed=is_allowed))
+        run(
+            _put(
+                user, resource, actions, sources, broker, choose_nameserver(), is_allowed=is_allowed
+            )
+        )
 
 
-_deciding(
+_add_deciding_command(
     "allow", "Allow USER the ACTIONS on RESOURCE, in addition to existing rules.", is_allowed=True
 )
-_deciding("deny", "Deny USER the ACTIONS on RESOURCE; other rules stay.", is_allowed=False)
+_add_deciding_command(
+    "deny", "Deny USER the ACTIONS on RESOURCE; other rules stay.", is_allowed=False
+)
 
 
 async def _put(
@@ -86,7 +92,7 @@ async def _put(
 @nameserver_option
 def show(user: str, as_json: bool, broker: str | None) -> None:
     """Show the rules of USER, or of all users."""
-    names = nameserver()
+    names = choose_nameserver()
     run_shown(lambda: _show(user, as_json, broker, names))
 
 
@@ -128,7 +134,7 @@ def _rows(broker: str, info: dict[str, Any]) -> list[tuple[str, ...]]:
 @nameserver_option
 def remove(user: str, resource: str, broker: str | None) -> None:
     """Remove the rules of USER about RESOURCE, or all rules of USER."""
-    run(_remove(user, resource, broker, nameserver()))
+    run(_remove(user, resource, broker, choose_nameserver()))
 
 
 async def _remove(user: str, resource: str, broker: str | None, names: str | None) -> None:
@@ -155,7 +161,7 @@ def test(
 
     Prints the deciding rule. The exit code is 1 if it denies.
     """
-    run(_test(user, action, resource, host, as_json, broker, nameserver()))
+    run(_test(user, action, resource, host, as_json, broker, choose_nameserver()))
 
 
 async def _test(

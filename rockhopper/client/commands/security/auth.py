@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rockhopper.client.commands.output import counted, write_line
+from rockhopper.client.commands.output import format_count, write_line
 from rockhopper.client.commands.running import (
     Failure,
     broker_option,
-    nameserver,
+    choose_nameserver,
     nameserver_option,
     run,
 )
@@ -35,7 +35,7 @@ def import_file(file: Path, dry_run: bool, broker: str | None) -> None:
 
     Existing users stay unchanged.
     """
-    run(_import(file, dry_run, broker, nameserver()))
+    run(_import(file, dry_run, broker, choose_nameserver()))
 
 
 async def _import(file: Path, dry_run: bool, broker: str | None, names: str | None) -> None:
@@ -78,7 +78,7 @@ def _read_acl(file: Path) -> "PlainAcl":
 
 def _write_account(account: "PlainAccount") -> None:
     kind = "Super user" if account.is_super else "user"
-    write_line(f"{account.name}: {kind}, {counted(len(account.rules), 'rule')}")
+    write_line(f"{account.name}: {kind}, {format_count(len(account.rules), 'rule')}")
     for rule in account.rules:
         decision = "allow" if rule.is_allowed else "deny"
         default = ", by default" if rule.is_default else ""

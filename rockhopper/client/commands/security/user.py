@@ -9,8 +9,8 @@ from rockhopper.client.commands.output import print_table, write_json, write_lin
 from rockhopper.client.commands.running import (
     Failure,
     broker_option,
+    choose_nameserver,
     confirm,
-    nameserver,
     nameserver_option,
     run,
 )
@@ -41,7 +41,7 @@ def user() -> None:
 @nameserver_option
 def list_users(as_json: bool, broker: str | None) -> None:
     """List the users of each broker."""
-    names = nameserver()
+    names = choose_nameserver()
     run_shown(lambda: _list(as_json, broker, names))
 
 
@@ -74,7 +74,7 @@ def add(name: str, is_super: bool, secret_file: TextIO | None, broker: str | Non
     An eavesdropper can replay the user's requests until the secret changes: use TLS (--tls,
     tlsServerMode=enforcing).
     """
-    run(_add(name, _secret(secret_file), is_super, broker, nameserver()))
+    run(_add(name, _secret(secret_file), is_super, broker, choose_nameserver()))
 
 
 async def _add(
@@ -95,7 +95,7 @@ def passwd(name: str, secret_file: TextIO | None, broker: str | None) -> None:
 
     Brokers close the user's connections; clients have to reconnect with the new secret.
     """
-    run(_passwd(name, _secret(secret_file), broker, nameserver()))
+    run(_passwd(name, _secret(secret_file), broker, choose_nameserver()))
 
 
 async def _passwd(name: str, secret: str, broker: str | None, names: str | None) -> None:
@@ -112,7 +112,7 @@ async def _passwd(name: str, secret: str, broker: str | None, names: str | None)
 def remove(name: str, yes: bool, broker: str | None) -> None:
     """Remove the user NAME and the user's rules."""
     confirm(f"Remove the user {name} and its rules?", yes)
-    run(_remove(name, broker, nameserver()))
+    run(_remove(name, broker, choose_nameserver()))
 
 
 async def _remove(name: str, broker: str | None, names: str | None) -> None:

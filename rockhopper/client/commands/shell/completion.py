@@ -101,14 +101,14 @@ def complete_topics(
         is_all = incomplete.startswith("%")
         return [name for name in names if is_all or not is_systems(name, brokers)]
 
-    return _asked(context, topics, incomplete)
+    return _ask_names(context, topics, incomplete)
 
 
 def complete_groups(
     context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[str]:
     """Return the groups that begin with `incomplete`."""
-    return _asked(context, lambda admin: admin.groups.names(), incomplete)
+    return _ask_names(context, lambda admin: admin.groups.names(), incomplete)
 
 
 def complete_settings(
@@ -120,7 +120,7 @@ def complete_settings(
         first = (await admin.masters())[0]
         return sorted(await admin.broker_config(first.address))
 
-    return _asked(context, settings, incomplete)
+    return _ask_names(context, settings, incomplete)
 
 
 def complete_dead_groups(
@@ -131,7 +131,7 @@ def complete_dead_groups(
     async def groups(admin: "Admin") -> list[str]:
         return [each.group for each in await admin.dead_letters.counts()]
 
-    return _asked(context, groups, incomplete)
+    return _ask_names(context, groups, incomplete)
 
 
 def complete_brokers(
@@ -142,7 +142,7 @@ def complete_brokers(
     async def brokers(admin: "Admin") -> list[str]:
         return sorted({each.name for each in await admin.brokers()})
 
-    return _asked(context, brokers, incomplete)
+    return _ask_names(context, brokers, incomplete)
 
 
 def complete_queues(
@@ -158,7 +158,7 @@ def complete_queues(
             return [f"{each.broker_name}:{each.queue_id}" for each in found]
         return [str(each.queue_id) for each in found]
 
-    return _asked(context, queues, incomplete)
+    return _ask_names(context, queues, incomplete)
 
 
 def complete_positions(
@@ -184,16 +184,16 @@ def complete_contexts(
     return [name for name in sorted(names) if name.startswith(incomplete)]
 
 
-def _asked(
+def _ask_names(
     context: click.Context, ask: "Callable[[Admin], Awaitable[list[str]]]", incomplete: str
 ) -> list[str]:
     """Return the names that a query finds; nothing if it fails or times out."""
     from rockhopper.client.admin.admin import Admin
-    from rockhopper.client.commands.shell.context_choice import nameserver
+    from rockhopper.client.commands.shell.context_choice import choose_nameserver
 
     async def names() -> list[str]:
         async with asyncio.timeout(TIMEOUT_S):
-            async with Admin(nameserver(), request_timeout_s=TIMEOUT_S) as admin:
+            async with Admin(choose_nameserver(), request_timeout_s=TIMEOUT_S) as admin:
                 return await ask(admin)
 
     logging.disable(logging.CRITICAL)

@@ -57,11 +57,11 @@ def add(name: str, nameserver: str) -> None:
         nameserver,
         # access_options has set these from the options of TLS and --credentials.
         tls=os.environ.get(TLS_VARIABLE, "").lower() in ("true", "1", "yes", "on"),
-        tls_ca=_absolute(CA_VARIABLE),
-        tls_cert=_absolute(CERTIFICATE_VARIABLE),
-        tls_key=_absolute(KEY_VARIABLE),
+        tls_ca=_find_absolute(CA_VARIABLE),
+        tls_cert=_find_absolute(CERTIFICATE_VARIABLE),
+        tls_key=_find_absolute(KEY_VARIABLE),
         tls_verify=os.environ.get(VERIFY_VARIABLE, "").lower() != "false",
-        credentials=_absolute(FILE_VARIABLE),
+        credentials=_find_absolute(FILE_VARIABLE),
     )
     if contexts.current is None:
         contexts.current = name
@@ -96,7 +96,7 @@ def _check_address(nameserver: str) -> None:
             write_note(f"note: {unknown}")
 
 
-def _absolute(variable: str) -> str | None:
+def _find_absolute(variable: str) -> str | None:
     text = os.environ.get(variable)
     return str(Path(text).absolute()) if text else None
 
@@ -121,7 +121,7 @@ def use(name: str | None, is_none: bool) -> None:
 def list_contexts(as_json: bool) -> None:
     """List the contexts; "*" marks the one in use."""
     contexts = Contexts.load()
-    used = _used()
+    used = _find_used()
     if as_json:
         for name, each in sorted(contexts.by_name.items()):
             write_json({"context": name, "inUse": name == used, **_json(each)})
@@ -141,7 +141,7 @@ def list_contexts(as_json: bool) -> None:
         write_note("no contexts yet: rockhopper context add NAME -n HOST:PORT")
 
 
-def _used() -> str | None:
+def _find_used() -> str | None:
     found = choose_context(None, has_nameserver=False)
     return None if found is None else found[0]
 
@@ -164,7 +164,7 @@ def _json(each: Context) -> dict[str, Any]:
 def show(name: str | None, as_json: bool) -> None:
     """Show the context NAME, or the one in use and why."""
     contexts = Contexts.load()
-    used = _used()
+    used = _find_used()
     if name is None and used is None:
         nameserver = os.environ.get("NAMESRV_ADDR")
         why = f"$NAMESRV_ADDR is {nameserver}" if nameserver else "none was selected"

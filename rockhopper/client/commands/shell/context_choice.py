@@ -13,7 +13,7 @@ CONTEXT_VARIABLE = "ROCKHOPPER_CONTEXT"
 _IN_USE = "context in use"
 
 
-def nameserver() -> str | None:
+def choose_nameserver() -> str | None:
     """Return the value of --nameserver or of a context, or None for the environment or default.
 
     The context's other settings are put into the environment, as for the options.
@@ -25,13 +25,13 @@ def nameserver() -> str | None:
         if found is not None:
             root.meta[_IN_USE], context = found
             root.meta.setdefault("nameserver", context.nameserver)
-            for variable, text in missing_variables(context).items():
+            for variable, text in find_missing_variables(context).items():
                 set_variable(root, variable, text)
     value = root.meta.get("nameserver")
     return str(value) if value is not None else None
 
 
-def context_in_use() -> str | None:
+def get_context_in_use() -> str | None:
     """Return the name of the context in use, once `nameserver` was called."""
     context = click.get_current_context(silent=True)
     name = None if context is None else context.find_root().meta.get(_IN_USE)
@@ -68,7 +68,7 @@ def choose_context(
     return None if name is None else (name, contexts.get(name))
 
 
-def missing_variables(
+def find_missing_variables(
     context: Context, environment: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
     """Return the context's variables that are not set by the environment or the options."""

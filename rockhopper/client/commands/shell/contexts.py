@@ -70,7 +70,7 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
     contexts: dict[str, Context] = field(default_factory=dict)
 
 
-def contexts_path(environment: Mapping[str, str] = os.environ) -> Path:
+def find_contexts_path(environment: Mapping[str, str] = os.environ) -> Path:
     """Return the path of the contexts file. Raises ContextError."""
     home = environment.get("XDG_CONFIG_HOME") or "~/.config"
     try:
@@ -103,7 +103,7 @@ class Contexts:
     def load(cls, path: Path | None = None) -> "Contexts":
         """Read the contexts; a missing file has none. Raises ContextError."""
         try:
-            path = path or contexts_path()
+            path = path or find_contexts_path()
         except ContextError:
             return cls(None)
         try:
@@ -124,7 +124,7 @@ class Contexts:
 
     def save(self) -> None:
         """Replace the file. Raises ContextError, which leaves it unchanged."""
-        path = self.path or contexts_path()
+        path = self.path or find_contexts_path()
         document = _Document(self.current, dict(sorted(self.by_name.items())))
         text = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
         try:

@@ -45,7 +45,7 @@ class Away:
             note_incomplete()
 
 
-def new_unreachable_brokers() -> "UnreachableBrokers":
+def make_unreachable_brokers() -> "UnreachableBrokers":
     """Return an object that finds unreachable brokers, with a command's timeout."""
     from rockhopper.client.admin.unreachable_brokers import UnreachableBrokers
 
@@ -106,7 +106,7 @@ async def list_reachable(
 
     async with Admin(nameserver) as admin:
         if broker is None:
-            (await leave_out_unreachable(admin, new_unreachable_brokers(), topic)).tell(
+            (await leave_out_unreachable(admin, make_unreachable_brokers(), topic)).tell(
                 changes=changes
             )
         yield admin

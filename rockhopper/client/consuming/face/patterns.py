@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rockhopper.client.errors import MalformedAnswerError
-from rockhopper.client.filters import Sql, subscription_to
+from rockhopper.client.filters import Sql, make_subscription
 from rockhopper.client.network.session import Session
 from rockhopper.protocol.bodies import TopicList
 from rockhopper.protocol.codes import RequestCode, ResponseCode
@@ -36,7 +36,7 @@ class TopicPattern:
 
     def subscription(self, topic: str, version: int) -> Subscription:
         """Return the subscription to a matching topic."""
-        return subscription_to(topic, self.wanted, version)
+        return make_subscription(topic, self.wanted, version)
 
 
 def is_pattern(topic: str | re.Pattern[str]) -> bool:
@@ -44,7 +44,7 @@ def is_pattern(topic: str | re.Pattern[str]) -> bool:
     return isinstance(topic, re.Pattern) or bool(_SIGNS.intersection(topic))
 
 
-def compiled(topic: str | re.Pattern[str]) -> re.Pattern[str]:
+def compile_pattern(topic: str | re.Pattern[str]) -> re.Pattern[str]:
     """Return the compiled regular expression of a pattern. Raises ValueError if it is invalid."""
     if isinstance(topic, re.Pattern):
         return topic

@@ -30,14 +30,14 @@ class Pauses:
             TypeError: an argument is neither a topic nor a queue.
             ValueError: an invalid topic name.
         """
-        topics, queues = _sorted_out(what)
+        topics, queues = _sort_out(what)
         self.is_everything |= not what
         self.topics |= topics
         self._queues |= queues
 
     def resume(self, *what: Paused) -> None:
         """Resume these topics and queues; without an argument, everything. Raises like `pause`."""
-        topics, queues = _sorted_out(what)
+        topics, queues = _sort_out(what)
         if not what:
             self.is_everything = False
             self.topics.clear()
@@ -63,7 +63,7 @@ class Pauses:
         return message.topic not in self.topics
 
 
-def _sorted_out(what: tuple[Paused, ...]) -> tuple[set[str], set[MessageQueue]]:
+def _sort_out(what: tuple[Paused, ...]) -> tuple[set[str], set[MessageQueue]]:
     topics: set[str] = set()
     queues: set[MessageQueue] = set()
     for each in what:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from rockhopper.client.printable import body_preview, printable
+from rockhopper.client.printable import format_preview, make_printable
 from rockhopper.pipeline.jobs.results import JobResult, count_text
 from rockhopper.pipeline.jobs.searching.work import Row
 
@@ -90,13 +90,15 @@ def document(row: Row) -> dict[str, Any]:
 def _table_lines(message: dict[str, Any]) -> Iterator[str]:
     body = message.get("body")
     shown = (
-        body_preview(base64.b64decode(message["bodyBase64"])) if body is None else printable(body)
+        format_preview(base64.b64decode(message["bodyBase64"]))
+        if body is None
+        else make_printable(body)
     )
     if len(shown) > _BODY_WIDTH:
         shown = f"{shown[: _BODY_WIDTH - 2]} …"
     broker = f" of {message['brokerName']}" if message["brokerName"] else ""
-    tags = f" [{printable(message['tags'])}]" if message["tags"] else ""
-    keys = f" keys {printable(message['keys'])}" if message["keys"] else ""
+    tags = f" [{make_printable(message['tags'])}]" if message["tags"] else ""
+    keys = f" keys {make_printable(message['keys'])}" if message["keys"] else ""
     yield (
         f"{message['storeTimestamp'][:23]}  {message['topic']} queue {message['queueId']}{broker}, "
         f"offset {message['queueOffset']}{tags}{keys}"

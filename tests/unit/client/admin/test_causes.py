@@ -3,7 +3,7 @@
 import pytest
 
 from rockhopper.broker import Broker
-from rockhopper.client.admin.causes import explained, nearest
+from rockhopper.client.admin.causes import explain, find_nearest
 from rockhopper.client.errors import RouteNotFoundError
 from rockhopper.protocol.codes import ResponseCode
 from tests.support.command_line import CommandLine
@@ -56,14 +56,14 @@ async def test_lists_that_are_refused_change_nothing() -> None:
 
 async def test_a_name_service_that_went_leaves_the_error_as_it_was() -> None:
     error = RouteNotFoundError("not there", code=ResponseCode.TOPIC_NOT_EXIST).about(topic="a")
-    assert await explained(error, "127.0.0.1:1") is error
+    assert await explain(error, "127.0.0.1:1") is error
 
 
 async def test_notes_stay_with_the_error(broker: Broker) -> None:
     error = RouteNotFoundError("not there").about(topic="ordres")
     error.add_note("2 were sent")
     await send(broker, b"x")
-    better = await explained(error, broker.nameserver)
+    better = await explain(error, broker.nameserver)
     assert str(better) == "not there; did you mean 'orders'?"
     assert better.__notes__ == ["2 were sent"]
 
@@ -74,4 +74,4 @@ async def test_notes_stay_with_the_error(broker: Broker) -> None:
 )
 def test_the_nearest_of_ten_thousand(name: str, near: str | None) -> None:
     names = [f"topic-{number:05d}" for number in range(10_000)]
-    assert nearest(name, names)[:1] == ([near] if near else [])
+    assert find_nearest(name, names)[:1] == ([near] if near else [])

@@ -6,7 +6,7 @@ import pytest
 
 from rockhopper.broker import Broker
 from rockhopper.client import Admin
-from rockhopper.client.admin.stats import merged
+from rockhopper.client.admin.stats import merge_figures
 from rockhopper.client.errors import RequestRefusedError, RequestTimeoutError
 from rockhopper.client.network.session import Session
 from rockhopper.protocol.bodies.stats import LAG_UNKNOWN, Figures, GroupFigures, TopicFigures
@@ -54,7 +54,7 @@ def test_what_several_brokers_say_is_added_up() -> None:
         [TopicFigures("orders", 4, 90, 6, 0.25, 1, ["b"]), TopicFigures("audit")],
         [GroupFigures("a", 2, 1, 1, ["audit"]), GroupFigures("b", 1, 7)],
     )
-    both = merged([one, two])
+    both = merge_figures([one, two])
     assert both.topics == [
         TopicFigures("audit"),
         TopicFigures("orders", 7, 100, 11, 0.75, 5, ["a", "b"]),

@@ -8,7 +8,12 @@ import pytest
 from rockhopper.broker.app import Broker
 from rockhopper.client import Consumer, Producer
 from rockhopper.client.admin.admin import Admin
-from rockhopper.client.admin.topic_stats import AT_ONCE, TopicReader, lag_seconds, together
+from rockhopper.client.admin.topic_stats import (
+    AT_ONCE,
+    TopicReader,
+    gather_some_at_a_time,
+    measure_lag_seconds,
+)
 from rockhopper.client.consuming.pulling import GroupPuller
 
 
@@ -41,7 +46,7 @@ async def test_only_some_requests_are_under_way_at_a_time() -> None:
         under_way -= 1
         return number
 
-    assert await together(map(one, range(100))) == list(range(100))
+    assert await gather_some_at_a_time(map(one, range(100))) == list(range(100))
     assert most == AT_ONCE
 
 
@@ -74,6 +79,6 @@ async def test_lag_is_told_in_seconds(served: Broker, producer: Producer, admin:
     lags = [each for each in await admin.groups.lag("billing") if each.queue.topic == "orders"]
     puller = GroupPuller(admin.session, None)
     now_ms = first.store_time_ms + 3_600_000
-    found = await lag_seconds(puller, lags, now_ms)
+    found = await measure_lag_seconds(puller, lags, now_ms)
     assert 3500 < found[receipt.queue] <= 3600
     assert all(found[each.queue] == 0 for each in lags if not each.lag)

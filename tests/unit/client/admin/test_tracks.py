@@ -8,7 +8,7 @@ import pytest
 from rockhopper.broker.app import Broker
 from rockhopper.client import Consumer, Message, Producer
 from rockhopper.client.admin.admin import Admin
-from rockhopper.client.admin.tracks import MessageHistory, TrackOutcome, history
+from rockhopper.client.admin.tracks import MessageHistory, TrackOutcome, find_history
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from tests.support.billing import AT_ONCE
@@ -30,13 +30,13 @@ async def sent(broker: Broker, tag: str) -> ReceivedMessage:
 
 async def told(broker: Broker, message: ReceivedMessage) -> dict[str, TrackOutcome]:
     async with Admin(broker.nameserver) as admin:
-        went = await history(admin, message)
+        went = await find_history(admin, message)
     return {each.group: each.outcome for each in went.tracks}
 
 
 async def traced(broker: Broker, message_id: str, topic: str | None = None) -> MessageHistory:
     async with Admin(broker.nameserver) as admin:
-        return await history(admin, await admin.message(message_id, topic))
+        return await find_history(admin, await admin.message(message_id, topic))
 
 
 async def consume(broker: Broker, group: str, tags: str = "*") -> ReceivedMessage:
@@ -97,7 +97,7 @@ async def test_what_was_given_up_is_a_dead_letter_of_its_topic(
     assert went.message.queue == message.queue
     async with Admin(broker.nameserver) as admin:
         (letter,) = [each async for each in admin.dead_letters.read("billing")]
-        of_letter = await history(admin, letter.message)
+        of_letter = await find_history(admin, letter.message)
     assert (of_letter.topic, of_letter.tracks) == ("orders", went.tracks)
     assert of_letter.message.queue == message.queue
 
@@ -123,9 +123,9 @@ async def test_a_retry_that_came_waits_until_it_is_read() -> None:
         retried = MessageQueue("%RETRY%billing", message.broker_name, 0)
         async with Admin(broker.nameserver) as admin, asyncio.timeout(HANG_S):
             await until(lambda: broker.store.reading.queue_range("%RETRY%billing", 0)[1] == 1)
-            assert (await history(admin, message)).tracks[0].outcome is TrackOutcome.RETRYING
+            assert (await find_history(admin, message)).tracks[0].outcome is TrackOutcome.RETRYING
             await admin.offsets.commit("billing", retried, 1)
-            assert (await history(admin, message)).tracks[0].outcome is TrackOutcome.RETRIED
+            assert (await find_history(admin, message)).tracks[0].outcome is TrackOutcome.RETRIED
 
 
 @pytest.mark.parametrize("to", [None, "%RETRY%billing"])

@@ -9,11 +9,11 @@ import pytest
 
 from rockhopper.client.commands import output
 from rockhopper.client.commands.output import (
-    counted,
+    convert_facts,
+    format_count,
+    format_time,
     message_json,
     print_table,
-    time_text,
-    typed,
     write_line,
     write_note,
 )
@@ -62,12 +62,12 @@ def test_the_json_of_a_message_is_one_line_whatever_the_body_holds() -> None:
 
 @pytest.mark.parametrize("time_ms", [None, 0, -1])
 def test_no_time_is_a_dash(time_ms: int | None) -> None:
-    assert time_text(time_ms) == "-"
+    assert format_time(time_ms) == "-"
 
 
 def test_a_time_is_shown_to_the_millisecond() -> None:
-    assert time_text(1_700_000_000_042).endswith(".042")
-    assert time_text(2**62) == str(2**62)  # beyond any calendar
+    assert format_time(1_700_000_000_042).endswith(".042")
+    assert format_time(2**62) == str(2**62)  # beyond any calendar
 
 
 def test_a_table_puts_figures_to_the_right(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -104,12 +104,12 @@ def test_a_cut_may_fall_into_a_wide_character() -> None:
     ("count", "text"), [(0, "0 queues"), (1, "1 queue"), (2, "2 queues"), (1200, "1,200 queues")]
 )
 def test_what_is_counted_is_one_or_many(count: int, text: str) -> None:
-    assert counted(count, "queue") == text
+    assert format_count(count, "queue") == text
 
 
 def test_what_a_broker_says_as_text_has_its_type() -> None:
     said = {"a": "12", "b": "-1", "c": "0.5", "d": "1.0 2.0 0.5", "e": "true", "f": "V5_3_3"}
-    assert typed(said | {"hours": "04", "empty": ""}) == {
+    assert convert_facts(said | {"hours": "04", "empty": ""}) == {
         "a": 12,
         "b": -1,
         "c": 0.5,

@@ -11,7 +11,13 @@ from click.testing import CliRunner
 
 from rockhopper.client.cli import main
 from rockhopper.client.commands import running
-from rockhopper.client.commands.running import Failure, confirm, nameserver, nameserver_option, run
+from rockhopper.client.commands.running import (
+    Failure,
+    choose_nameserver,
+    confirm,
+    nameserver_option,
+    run,
+)
 from rockhopper.client.errors import BrokerUnreachableError, MessageRejectedError
 
 
@@ -74,7 +80,7 @@ def group() -> None: ...
 @group.command()
 @nameserver_option
 def ask() -> None:
-    click.echo(nameserver() or "none")
+    click.echo(choose_nameserver() or "none")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +126,7 @@ def test_a_refusal_names_the_context_as_the_question_would(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(running, "may_ask", lambda: False)
-    monkeypatch.setattr(running, "context_in_use", lambda: "prod")
+    monkeypatch.setattr(running, "get_context_in_use", lambda: "prod")
     with pytest.raises(click.UsageError, match=r"^\[prod\] Delete all\? .* use --yes$"):
         confirm("Delete all?", False)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.client.commands.stdin_lines import stdin_lines
+from rockhopper.client.commands.stdin_lines import read_stdin_lines
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 async def test_lines_come_as_they_are_written(pipe: tuple[int, int]) -> None:
     reader, writer = pipe
-    lines = stdin_lines(reader)
+    lines = read_stdin_lines(reader)
     os.write(writer, b"one\ntw")
     assert await anext(lines) == b"one"
     os.write(writer, b"o\r\n\nthree")
@@ -33,7 +33,7 @@ async def test_lines_come_as_they_are_written(pipe: tuple[int, int]) -> None:
 async def test_a_pipe_is_left_blocking(pipe: tuple[int, int]) -> None:
     reader, writer = pipe
     os.write(writer, b"x\n")
-    await anext(stdin_lines(reader))
+    await anext(read_stdin_lines(reader))
     assert os.get_blocking(reader)
 
 
@@ -41,15 +41,15 @@ async def test_a_file_and_dev_null_can_be_read_too(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b"".join(b"%d\n" % number for number in range(100_000)))
     with path.open("rb") as file:
-        lines = [line async for line in stdin_lines(file.fileno())]
+        lines = [line async for line in read_stdin_lines(file.fileno())]
     assert lines == [b"%d" % number for number in range(100_000)]
     with open(os.devnull, "rb") as file:
-        assert [line async for line in stdin_lines(file.fileno())] == []
+        assert [line async for line in read_stdin_lines(file.fileno())] == []
 
 
 async def test_a_long_line_comes_whole(tmp_path: Path) -> None:
     path = tmp_path / "long"
     path.write_bytes(b"x" * 1_000_000 + b"\n" + b"y" * 300_000)
     with path.open("rb") as file:
-        lines = [line async for line in stdin_lines(file.fileno())]
+        lines = [line async for line in read_stdin_lines(file.fileno())]
     assert [len(line) for line in lines] == [1_000_000, 300_000]

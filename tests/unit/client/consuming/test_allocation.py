@@ -12,8 +12,8 @@ from rockhopper.client.consuming.allocation import (
     ByMachineRoom,
     ConsistentHash,
     MachineRoomNearby,
-    allocation_of,
-    sorted_clients,
+    find_allocation,
+    sort_clients,
 )
 from rockhopper.client.queues import MessageQueue
 
@@ -70,7 +70,7 @@ def test_shares_are_those_of_the_java_client(strategy: str) -> None:
 def test_every_queue_has_one_owner(rule: Allocation) -> None:
     queues = [MessageQueue("orders", name, n) for name in ("a", "b") for n in range(7)]
     for count in range(1, 20):
-        clients = sorted_clients(f"10.0.0.{n}@{n}" for n in range(count))
+        clients = sort_clients(f"10.0.0.{n}@{n}" for n in range(count))
         shares = [rule.allocate(client, queues, clients) for client in clients]
         assert sorted(queue for share in shares for queue in share) == queues
 
@@ -94,14 +94,14 @@ def test_a_configured_member_gets_its_queues_whoever_else_is_there() -> None:
 
 def test_client_ids_are_sorted_as_java_sorts_them() -> None:
     # U+FFFD is one code unit; an emoji is two, the first of them smaller.
-    assert sorted_clients(["\ufffd", "😀", "b", "a"]) == ["a", "b", "😀", "\ufffd"]
+    assert sort_clients(["\ufffd", "😀", "b", "a"]) == ["a", "b", "😀", "\ufffd"]
 
 
 def test_rules_have_names() -> None:
-    assert isinstance(allocation_of("average"), Average)
-    assert isinstance(allocation_of("by-circle"), AverageByCircle)
-    assert isinstance(allocation_of("consistent-hash"), ConsistentHash)
+    assert isinstance(find_allocation("average"), Average)
+    assert isinstance(find_allocation("by-circle"), AverageByCircle)
+    assert isinstance(find_allocation("consistent-hash"), ConsistentHash)
     rule = ByMachineRoom(["r1"])
-    assert allocation_of(rule) is rule
+    assert find_allocation(rule) is rule
     with pytest.raises(ValueError, match='"by-circle"'):
-        allocation_of("circle")
+        find_allocation("circle")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rockhopper.client import Consumer, RetryLater
-from rockhopper.client.consuming.redelivery import retry_later_of
+from rockhopper.client.consuming.redelivery import find_retry_later
 from rockhopper.protocol.command import Command
 from tests.support.group_broker import GroupBroker
 
@@ -70,10 +70,10 @@ def test_a_delay_that_is_none_is_refused(options: dict[str, Any], reason: str) -
 def test_a_retry_later_is_found_in_the_group_that_a_task_group_raises() -> None:
     later = RetryLater(delay_s=2)
     nested = ExceptionGroup("outer", [ValueError(), ExceptionGroup("inner", [later])])
-    assert retry_later_of(later) is later
-    assert retry_later_of(nested) is later
-    assert retry_later_of(BaseExceptionGroup("panic", [SystemExit(), later])) is later
-    assert retry_later_of(ExceptionGroup("none", [ValueError()])) is None
+    assert find_retry_later(later) is later
+    assert find_retry_later(nested) is later
+    assert find_retry_later(BaseExceptionGroup("panic", [SystemExit(), later])) is later
+    assert find_retry_later(ExceptionGroup("none", [ValueError()])) is None
 
 
 async def test_a_delay_beyond_what_timers_take_is_the_longest_timer_and_not_a_level() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rockhopper.client.consuming.subscriptions import subscriptions_of
+from rockhopper.client.consuming.subscriptions import make_subscriptions
 from rockhopper.client.filters import Sql
 from rockhopper.protocol.errors import SubscriptionError
 
@@ -21,7 +21,7 @@ from rockhopper.protocol.errors import SubscriptionError
     ],
 )
 def test_what_is_wanted_of_each_topic(topics: Any, expected: dict[str, str]) -> None:
-    found, patterns = subscriptions_of(topics, 5)
+    found, patterns = make_subscriptions(topics, 5)
     assert patterns == []
     assert {topic: each.expression for topic, each in found.items()} == expected
     assert {each.topic for each in found.values()} == set(expected)
@@ -29,7 +29,7 @@ def test_what_is_wanted_of_each_topic(topics: Any, expected: dict[str, str]) -> 
 
 
 def test_patterns_come_apart() -> None:
-    named, patterns = subscriptions_of({"a": "*", "b.*": "x", re.compile("c|d"): None}, 5)
+    named, patterns = make_subscriptions({"a": "*", "b.*": "x", re.compile("c|d"): None}, 5)
     assert list(named) == ["a"]
     assert [(each.expression.pattern, each.wanted) for each in patterns] == [
         ("b.*", "x"),
@@ -53,4 +53,4 @@ def test_patterns_come_apart() -> None:
 )
 def test_a_mistake_is_named(topics: Any, kind: type[Exception], says: str) -> None:
     with pytest.raises(kind, match=re.escape(says)):
-        subscriptions_of(topics, 0)
+        make_subscriptions(topics, 0)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from rockhopper.client.network.absent import why_no_route
+from rockhopper.client.network.absent import explain_missing_route
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
 
@@ -19,7 +19,7 @@ async def said(clusters: Mapping[str, object] | None, topic: str = "orders") -> 
             return Command(3)
         return Command(0, body=json.dumps(clusters).encode())
 
-    return "; ".join(await why_no_route(ask, topic, for_sending=True))
+    return "; ".join(await explain_missing_route(ask, topic, for_sending=True))
 
 
 async def test_who_went_is_named() -> None:

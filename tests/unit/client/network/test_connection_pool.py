@@ -10,7 +10,7 @@ import pytest
 from rockhopper.client import Admin, Consumer, Message, Producer, PullConsumer, TransactionProducer
 from rockhopper.client.errors import BrokerUnreachableError, ClientStateError
 from rockhopper.client.network.connection_pool import QUESTIONS_AT_ONCE_MAX, ConnectionPool
-from rockhopper.client.network.credentials import chosen_credentials
+from rockhopper.client.network.credentials import choose_credentials
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
@@ -256,7 +256,7 @@ async def test_a_credentials_file_that_is_being_replaced_is_tried_again(tmp_path
     path.chmod(0o600)
     async with FakeServer() as server:
         server.on(28, lambda _: Command(0))
-        pool = ConnectionPool(credentials=chosen_credentials(path))
+        pool = ConnectionPool(credentials=choose_credentials(path))
         path.write_text("accessKey: al\n")
         with pytest.raises(BrokerUnreachableError, match=f"{path} has no secretKey"):
             await pool.request(server.address, Command(28), HANG_S)
@@ -276,7 +276,7 @@ async def test_a_credentials_file_that_follows_the_broker_is_read_after_a_refusa
     path.chmod(0o600)
     refused = Command(int(ResponseCode.NO_PERMISSION))
     async with FakeServer() as server:
-        pool = ConnectionPool(credentials=chosen_credentials(path))
+        pool = ConnectionPool(credentials=choose_credentials(path))
         first = await pool.connect(server.address)
         pool.refusal(server.address, 28, refused)
         assert await pool.connect(server.address) is first

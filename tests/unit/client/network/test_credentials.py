@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.client.errors import ClientStateError
-from rockhopper.client.network.credentials import CredentialsFile, chosen_credentials
+from rockhopper.client.network.credentials import CredentialsFile, choose_credentials
 from rockhopper.protocol.signing import Credentials
 
 NAME, SECRET = {"ROCKHOPPER_ACCESS_KEY": "al"}, {"ROCKHOPPER_SECRET_KEY": "secret"}
@@ -22,34 +22,34 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_the_environment_names_both_or_none() -> None:
-    assert chosen_credentials(None, {})() is None
-    assert chosen_credentials(None, NAME | SECRET)() == Credentials("al", "secret")
+    assert choose_credentials(None, {})() is None
+    assert choose_credentials(None, NAME | SECRET)() == Credentials("al", "secret")
 
 
 def test_each_says_where_it_is_from(path: Path) -> None:
-    assert chosen_credentials(Credentials("al", "secret"), {}).origin == "credentials="
-    assert chosen_credentials(None, NAME | SECRET).origin == "$ROCKHOPPER_SECRET_KEY"
-    assert chosen_credentials(path, {}).origin == f"the credentials file {path}"
+    assert choose_credentials(Credentials("al", "secret"), {}).origin == "credentials="
+    assert choose_credentials(None, NAME | SECRET).origin == "$ROCKHOPPER_SECRET_KEY"
+    assert choose_credentials(path, {}).origin == f"the credentials file {path}"
 
 
 @pytest.mark.parametrize("half", [NAME, SECRET])
 def test_one_alone_is_refused(half: dict[str, str]) -> None:
     with pytest.raises(ClientStateError, match="set both"):
-        chosen_credentials(None, half)
+        choose_credentials(None, half)
 
 
 def test_what_the_program_says_goes_before_the_environment(path: Path) -> None:
     own = Credentials("own", "mine")
-    assert chosen_credentials(own, NAME)() == own
+    assert choose_credentials(own, NAME)() == own
     for named in (path, str(path), CredentialsFile(str(path))):
-        assert chosen_credentials(named, NAME)() == Credentials("al", "secret")
+        assert choose_credentials(named, NAME)() == Credentials("al", "secret")
 
 
 def test_the_environment_may_name_a_file_and_nothing_else(path: Path) -> None:
     named = {"ROCKHOPPER_CREDENTIALS_FILE": str(path)}
-    assert chosen_credentials(None, named)() == Credentials("al", "secret")
+    assert choose_credentials(None, named)() == Credentials("al", "secret")
     with pytest.raises(ClientStateError, match="set either the file or the keys"):
-        chosen_credentials(None, named | NAME)
+        choose_credentials(None, named | NAME)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_secret_may_hold_what_separates(path: Path) -> None:
 
 
 def test_the_file_is_read_anew_for_each_connection(path: Path) -> None:
-    source = chosen_credentials(path, {})
+    source = choose_credentials(path, {})
     path.write_text("accessKey: al\nsecretKey: another\n")
     assert source() == Credentials("al", "another")
 
@@ -92,7 +92,7 @@ def test_what_cannot_be_read_is_said_without_what_stands_there(
 ) -> None:
     path.write_text(text)
     with pytest.raises(ClientStateError, match=problem) as raised:
-        chosen_credentials(path, {})
+        choose_credentials(path, {})
     assert str(path) in str(raised.value)
     assert "hidden" not in str(raised.value)
 
@@ -100,10 +100,10 @@ def test_what_cannot_be_read_is_said_without_what_stands_there(
 def test_a_file_that_is_not_there_or_is_no_text_is_named(path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ClientStateError, match="is not a text file"):
-        chosen_credentials(path, {})
+        choose_credentials(path, {})
     path.unlink()
     with pytest.raises(ClientStateError, match=f"{path} cannot be read"):
-        chosen_credentials(path, {})
+        choose_credentials(path, {})
 
 
 def test_who_lets_others_read_it_is_warned_once(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.client.network.tls import Tls, TlsOptions, choose_tls, remedy_of
+from rockhopper.client.network.tls import Tls, TlsOptions, choose_tls, find_remedy
 from tests.support.certificates import Authority
 
 CA = {"ROCKHOPPER_TLS_CA": "ca.pem"}
@@ -83,12 +83,12 @@ def refusal(message: str) -> ssl.SSLCertVerificationError:
     ],
 )
 def test_a_failure_says_what_to_do(error: OSError, says: str) -> None:
-    found = remedy_of(error, is_tls=True)
+    found = find_remedy(error, is_tls=True)
     assert found is not None
     assert says in found[0]
     assert found[1]
 
 
 def test_other_failures_are_not_of_tls() -> None:
-    assert remedy_of(ConnectionRefusedError(111, "refused"), is_tls=True) is None
-    assert remedy_of(ConnectionResetError(104, "reset"), is_tls=False) is None
+    assert find_remedy(ConnectionRefusedError(111, "refused"), is_tls=True) is None
+    assert find_remedy(ConnectionResetError(104, "reset"), is_tls=False) is None

@@ -17,7 +17,7 @@ from rockhopper.client import (
 from rockhopper.client.network.routing import route_from_data
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.sending import group_sender
-from rockhopper.client.sending.queue_choice import queue_for_key
+from rockhopper.client.sending.queue_choice import choose_queue_for_key
 from rockhopper.protocol.bodies import TopicRouteData
 from rockhopper.protocol.command import Command
 from tests.support.fake_server import FakeServer, route
@@ -176,7 +176,7 @@ def test_the_order_in_which_a_name_service_lists_brokers_does_not_matter() -> No
     listed = [route({"a": "h:1", "b": "h:2"}), route({"b": "h:2", "a": "h:1"})]
     routes = [route_from_data("orders", TopicRouteData.from_json(data)) for data in listed]
     for key in ("alice", "bob", "carol", "", "ключ"):
-        assert queue_for_key(routes[0], key) == queue_for_key(routes[1], key)
+        assert choose_queue_for_key(routes[0], key) == choose_queue_for_key(routes[1], key)
 
 
 def test_a_key_keeps_its_queue_while_a_broker_has_no_master() -> None:
@@ -186,14 +186,14 @@ def test_a_key_keeps_its_queue_while_a_broker_has_no_master() -> None:
     part = route_from_data("orders", TopicRouteData.from_json(data))
     assert {queue.broker_name for queue in part.write_queues} == {"a"}
     for key in map(str, range(50)):
-        assert queue_for_key(part, key) == queue_for_key(whole, key)
+        assert choose_queue_for_key(part, key) == choose_queue_for_key(whole, key)
 
 
 def test_an_order_topic_keeps_its_queues_while_a_broker_is_gone() -> None:
     data = route({"a": "h:1"}) | {"orderTopicConf": "a:2;b:2"}
     ordered = route_from_data("orders", TopicRouteData.from_json(data))
     assert [queue.queue_id for queue in ordered.write_queues] == [0, 1]
-    taken = {queue_for_key(ordered, key) for key in map(str, range(50))}
+    taken = {choose_queue_for_key(ordered, key) for key in map(str, range(50))}
     assert taken == {MessageQueue("orders", name, number) for name in "ab" for number in (0, 1)}
 
 

@@ -10,8 +10,8 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.client.sending.queue_choice import (
     AVOIDANCE_S,
     QueueChoice,
-    chosen_queue,
-    queue_for_key,
+    choose_queue,
+    choose_queue_for_key,
 )
 
 
@@ -73,19 +73,19 @@ def test_an_avoided_broker_is_better_than_one_that_failed_in_this_send() -> None
     [("TagA", 2598919 % 4), ("TagB", 2598920 % 4), ("polygenelubricants", 0), ("", 0)],
 )
 def test_a_sharding_key_goes_to_the_queue_that_java_takes(key: str, queue_id: int) -> None:
-    assert queue_for_key(route({"a": 4}), key).queue_id == queue_id
+    assert choose_queue_for_key(route({"a": 4}), key).queue_id == queue_id
 
 
 def test_a_bare_queue_id_needs_a_single_broker_with_that_queue() -> None:
-    assert chosen_queue(route({"a": 4, "b": 2}), 3) == MessageQueue("orders", "a", 3)
+    assert choose_queue(route({"a": 4, "b": 2}), 3) == MessageQueue("orders", "a", 3)
     with pytest.raises(MessageRejectedError, match="on each of a, b"):
-        chosen_queue(route({"a": 4, "b": 2}), 1)
+        choose_queue(route({"a": 4, "b": 2}), 1)
     with pytest.raises(MessageRejectedError, match=r"no writable queue 9.*queues 0 to 3 on a"):
-        chosen_queue(route({"a": 4}), 9)
+        choose_queue(route({"a": 4}), 9)
 
 
 def test_a_named_queue_must_be_one_of_the_topic() -> None:
     queue = MessageQueue("orders", "b", 1)
-    assert chosen_queue(route({"a": 4, "b": 2}), queue) is queue
+    assert choose_queue(route({"a": 4, "b": 2}), queue) is queue
     with pytest.raises(MessageRejectedError, match="not a writable queue"):
-        chosen_queue(route({"a": 4}), queue)
+        choose_queue(route({"a": 4}), queue)

@@ -12,7 +12,7 @@ from rockhopper.client import (
     RequestRefusedError,
     RouteNotFoundError,
 )
-from rockhopper.client.sending.recall import broker_of_handle
+from rockhopper.client.sending.recall import read_broker_of_handle
 from rockhopper.protocol.command import Command
 from tests.support.message_broker import MessageBroker
 
@@ -111,4 +111,4 @@ async def test_a_broker_that_is_not_in_the_route_is_named(producer: Producer) ->
 @pytest.mark.parametrize("handle", ["", "!!", "djEgb25seQ==", "djIgb3JkZXJzIGEgOTkgSUQ="])
 def test_what_is_no_handle_is_refused(handle: str) -> None:
     with pytest.raises(MessageRejectedError, match="not a recall handle"):
-        broker_of_handle(handle)
+        read_broker_of_handle(handle)

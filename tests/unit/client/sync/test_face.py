@@ -8,7 +8,7 @@ from typing import Any, Self
 import pytest
 
 from rockhopper import client, sync
-from rockhopper.client.sync.face import Face, FacePart, iterates, looks, waits
+from rockhopper.client.sync.face import Face, FacePart, wrap_iterating, wrap_looking, wrap_waiting
 
 
 def test_signatures_and_docstrings_are_the_asynchronous_ones() -> None:
@@ -53,9 +53,9 @@ class Clock:
 
 
 class SyncClock(Face[Clock]):
-    time = waits(Clock.time)
-    name = looks(Clock.name)
-    ticks = iterates(Clock.ticks)
+    time = wrap_waiting(Clock.time)
+    name = wrap_looking(Clock.name)
+    ticks = wrap_iterating(Clock.ticks)
 
     @property
     def calls(self) -> list[str]:
@@ -95,8 +95,8 @@ def test_a_client_that_cannot_be_opened_is_not_closed_and_may_be_opened_later() 
 
 def test_a_part_calls_what_belongs_to_the_client() -> None:
     class Hands(FacePart[Any]):
-        count_ticks = iterates(Clock.ticks)
-        time = waits(Clock.time)
+        count_ticks = wrap_iterating(Clock.ticks)
+        time = wrap_waiting(Clock.time)
 
     with SyncClock(Clock) as clock:
         assert Hands(clock, lambda client: client).time(offset=3) == 15

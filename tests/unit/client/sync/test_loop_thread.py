@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper import ClientStateError, MessageQueue, ThreadedBroker
-from rockhopper.client.sync.loop_thread import loop_thread
+from rockhopper.client.sync.loop_thread import get_loop_thread
 from rockhopper.sync import Admin, Consumer, Producer
 from tests.support.hang import HANG_S
 
@@ -80,7 +80,7 @@ def test_a_call_from_the_loop_itself_is_refused(broker: ThreadedBroker) -> None:
             producer.send("orders", b"x")
 
         with pytest.raises(ClientStateError, match="asynchronous clients"):
-            loop_thread().call(ask())
+            get_loop_thread().call(ask())
 
 
 async def exiting(queues: list[MessageQueue]) -> None:

@@ -20,7 +20,7 @@ from rockhopper.broker.gateways.console.visit import (
 from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.client.admin.admin_groups import Target, describe_target, sum_moves
 from rockhopper.client.admin.group_states import REQUEUE_GROUP, GroupState
-from rockhopper.client.admin.topic_stats import lag_seconds, together
+from rockhopper.client.admin.topic_stats import gather_some_at_a_time, measure_lag_seconds
 from rockhopper.client.errors import ClientError
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.bodies.stats import GroupFigures
@@ -58,7 +58,7 @@ async def show_all(visit: Visit) -> TemplatePage:
     if visit.query.get("reverse"):
         names.reverse()
     chosen, pager = visit.page_of(names, PAGE_SIZE)
-    rows = await together(_row(visit, name) for name in chosen)
+    rows = await gather_some_at_a_time(_row(visit, name) for name in chosen)
     values = {
         "rows": rows,
         "total": len(names),
@@ -86,7 +86,7 @@ async def _row(visit: Visit, name: str) -> GroupRow:
         state, _ = hide_topics(visit, await visit.admin.groups.progress(name))
     except ClientError as error:
         return GroupRow(GroupState(name), None, format_error(error))
-    seconds = await lag_seconds(visit.puller(), state.queues)
+    seconds = await measure_lag_seconds(visit.puller(), state.queues)
     return GroupRow(state, max(seconds.values(), default=None))
 
 
@@ -119,7 +119,7 @@ async def show(visit: Visit, problem: str = "") -> TemplatePage:
         visit.admin.groups.state(name), if_allowed(visit.admin.dead_letters.count(name))
     )
     state, is_part = hide_topics(visit, found)
-    seconds = await lag_seconds(visit.puller(), state.queues)
+    seconds = await measure_lag_seconds(visit.puller(), state.queues)
     queues = sorted(
         state.queues,
         key=lambda each: (is_retry_topic(each.queue.topic), each.queue),

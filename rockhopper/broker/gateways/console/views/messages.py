@@ -18,7 +18,7 @@ from rockhopper.broker.gateways.console.visit import (
 )
 from rockhopper.broker.users.access import Action
 from rockhopper.client.admin.topic_stats import QueueFigures, TopicReader
-from rockhopper.client.admin.tracks import due_ms, history
+from rockhopper.client.admin.tracks import find_due_ms, find_history
 from rockhopper.client.consuming.pulling import PullResult
 from rockhopper.client.errors import MessageNotFoundError
 from rockhopper.client.received import ReceivedMessage
@@ -153,8 +153,8 @@ async def show(visit: Visit) -> TemplatePage:
     message, found = await _message(visit)
     body, went, due = await asyncio.gather(
         asyncio.to_thread(format_body, message.stored, visit.query.get("as", "")),
-        history(visit.admin, message),
-        due_ms(visit.admin, message),
+        find_history(visit.admin, message),
+        find_due_ms(visit.admin, message),
     )
     values = {
         "message": message,

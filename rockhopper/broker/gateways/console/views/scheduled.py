@@ -9,7 +9,7 @@ from rockhopper.broker.gateways.console.browsing import MessageLine, line
 from rockhopper.broker.gateways.console.views.overview import BrokerState, states
 from rockhopper.broker.gateways.console.visit import TemplatePage, Visit, if_allowed
 from rockhopper.broker.users.access import Action
-from rockhopper.client.admin.message_forms import timer_due_ms
+from rockhopper.client.admin.message_forms import find_timer_due_ms
 from rockhopper.client.admin.topic_stats import TopicReader
 from rockhopper.client.consuming.pulling import GroupPuller
 from rockhopper.client.errors import ClientError
@@ -122,7 +122,7 @@ async def _timers(visit: Visit, reader: TopicReader, puller: GroupPuller) -> lis
     for each in await reader.queues(TIMER_TOPIC):
         start = max(each.min_offset, each.max_offset - READ_MAX)
         for message in await _read(puller, each.queue, start, each.max_offset):
-            due_ms = timer_due_ms(message)
+            due_ms = find_timer_due_ms(message)
             if due_ms is not None and due_ms > now_ms:
                 topic = message.properties.get(PROPERTY_REAL_TOPIC, "")
                 found.append(ScheduledMessage(line(message), topic, due_ms))

@@ -19,7 +19,7 @@ from rockhopper.broker.gateways.console.visit import (
 )
 from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import NoPermission
-from rockhopper.client.admin.causes import nearest
+from rockhopper.client.admin.causes import find_nearest
 from rockhopper.client.errors import ClientError, RouteNotFoundError
 from rockhopper.client.producer import Producer
 from rockhopper.client.queues import MessageQueue
@@ -141,7 +141,7 @@ async def _check_topic(visit: Visit, topic: str, *, is_new: bool) -> None:
 
 async def _not_there(visit: Visit, topic: str) -> str:
     names = list(filter(visit.sees_topic, await visit.admin.topics()))
-    near = " or ".join(await asyncio.to_thread(nearest, topic, names))
+    near = " or ".join(await asyncio.to_thread(find_nearest, topic, names))
     return f"There is no topic {topic[:200]}. {f'Is it {near}? ' if near else ''}{MAKE_IT}"
 
 

@@ -7,7 +7,12 @@ from typing import Any
 from rockhopper.broker.gateways.console.visit import TemplatePage, Visit, format_error
 from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.client.admin.group_states import QueueLag
-from rockhopper.client.admin.topic_stats import TopicFigures, TopicReader, lag_seconds, together
+from rockhopper.client.admin.topic_stats import (
+    TopicFigures,
+    TopicReader,
+    gather_some_at_a_time,
+    measure_lag_seconds,
+)
 from rockhopper.client.errors import ClientError
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.protocol.bodies.stats import TopicFigures as Figures
@@ -52,7 +57,7 @@ async def show_all(visit: Visit) -> TemplatePage:
     names = visit.filter_seen(every if with_system else plain_only(every, known))
     names = await _sort(visit, [name for name in names if wanted.lower() in name.lower()])
     chosen, pager = visit.page_of(names, PAGE_SIZE)
-    rows = await together(reader.all_of(name) for name in chosen)
+    rows = await gather_some_at_a_time(reader.all_of(name) for name in chosen)
     values = {
         "rows": rows,
         "total": len(names),
@@ -87,7 +92,7 @@ async def show(visit: Visit) -> TemplatePage:
     figures = await reader.all_of(name, GROUPS_SHOWN_MAX)
     seen = visit.filter_seen(figures.groups, ResourceKind.GROUP)
     shown = seen[:GROUPS_SHOWN_MAX]
-    groups = await together(_group(visit, each, figures) for each in shown)
+    groups = await gather_some_at_a_time(_group(visit, each, figures) for each in shown)
     queues, pager = visit.page_of(figures.queues, QUEUES_SHOWN_MAX)
     values = {
         "topic": figures,
@@ -110,7 +115,7 @@ async def _group(visit: Visit, group: str, figures: TopicFigures) -> dict[str, A
         lags = await visit.admin.groups.progress_in(group, figures.name)
     except ClientError as error:
         problem = format_error(error)
-    seconds = await lag_seconds(visit.puller(), lags)
+    seconds = await measure_lag_seconds(visit.puller(), lags)
     return {
         "name": group,
         "lag": sum(each.lag for each in lags),

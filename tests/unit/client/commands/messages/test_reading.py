@@ -4,7 +4,7 @@ import pytest
 
 from rockhopper.broker import Broker
 from rockhopper.client import Message, Producer
-from rockhopper.client.commands.messages.reading import OffsetSpan, in_order, newest
+from rockhopper.client.commands.messages.reading import OffsetSpan, read_in_order, read_newest
 from rockhopper.client.pull_consumer import PullConsumer
 from rockhopper.client.received import ReceivedMessage
 
@@ -26,7 +26,7 @@ async def test_the_newest_that_are_wanted_are_found_however_far_back_they_are(
         queues = await consumer.queues("orders")
         spans = [OffsetSpan(queue, 0, await consumer.end_offset(queue)) for queue in queues]
         assert len(spans) > 1
-        found = await newest(consumer, spans, count, wanted)
+        found = await read_newest(consumer, spans, count, wanted)
     right = [number for number in range(total) if number % step == 0][-count:]
     assert [int(each.body) for each in found] == right
 
@@ -39,5 +39,5 @@ async def test_messages_of_one_millisecond_come_in_the_order_of_the_log(broker: 
     async with PullConsumer(nameserver=broker.nameserver) as consumer:
         queues = await consumer.queues("orders")
         spans = [OffsetSpan(queue, 0, await consumer.end_offset(queue)) for queue in queues]
-        found = [int(each.body) async for each in in_order(consumer, spans)]
+        found = [int(each.body) async for each in read_in_order(consumer, spans)]
     assert found == list(range(total))

@@ -7,8 +7,8 @@ import pytest
 
 from rockhopper.broker import Broker
 from rockhopper.client import Consumer, Message, Producer
-from rockhopper.client.commands.messages.trace import TraceEvent, events_of
-from rockhopper.client.commands.screen.fitting import table_lines
+from rockhopper.client.commands.messages.trace import TraceEvent, parse_events
+from rockhopper.client.commands.screen.fitting import fit_table
 from tests.support.command_line import CommandLine
 from tests.support.dead_letters import fail_on_all, send
 from tests.support.hang import HANG_S
@@ -42,8 +42,8 @@ async def test_on_a_narrow_terminal_all_of_it_is_readable(
     async with Producer(broker.nameserver, trace=True, group="g" * 40) as producer:
         sent = await producer.send("orders", b"x")
     monkeypatch.setattr(
-        "rockhopper.client.commands.output.table_lines",
-        lambda columns, rows, _, **how: table_lines(columns, rows, 80, **how),
+        "rockhopper.client.commands.output.fit_table",
+        lambda columns, rows, _, **how: fit_table(columns, rows, 80, **how),
     )
     shown = (await shell.run("trace", sent.message_id)).out
     assert re.search(rf"\n  at {broker.address} in \d+ ms\n", shown)
@@ -113,7 +113,7 @@ def test_records_of_clients_are_read_and_others_left_out() -> None:
         + record("Pub", "soon", MESSAGE_ID)
         + record("Recall", "300", "R", "g", "orders", "another", "true")
     )
-    assert list(events_of(text, MESSAGE_ID)) == [
+    assert list(parse_events(text, MESSAGE_ID)) == [
         TraceEvent(100, "sent", "g", "10.0.0.1", "at b:1 in 3 ms"),
         TraceEvent(200, "delivered", "billing", "10.0.0.2", "redelivered, 2 before"),
         TraceEvent(230, "handled", "billing", "", "FAILED in 12 ms"),

@@ -95,7 +95,7 @@ class Brokers:
 
 
 async def of_set(answers: dict[str, dict[str, Any]], address: str) -> dict[str, Any]:
-    return await set_status.of_set(Brokers(answers), address)  # type: ignore[arg-type]
+    return await set_status.read_set_status(Brokers(answers), address)  # type: ignore[arg-type]
 
 
 def a_followers() -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.client.commands.screen.keyboard import keys_of
+from rockhopper.client.commands.screen.keyboard import parse_keys
 
 
 @pytest.mark.parametrize(
@@ -19,4 +19,4 @@ from rockhopper.client.commands.screen.keyboard import keys_of
     ],
 )
 def test_a_key_has_a_name_or_is_its_character(data: bytes, keys: list[str]) -> None:
-    assert keys_of(data) == keys
+    assert parse_keys(data) == keys

@@ -35,19 +35,19 @@ async def test_it_goes_on_after_an_error_unless_that_is_the_first(
 
     monkeypatch.setattr(watching, "draw", draw)
     with pytest.raises(KeyboardInterrupt):
-        await watching.again_and_again(show, 0.0)
+        await watching.show_repeatedly(show, 0.0)
     assert pages == [["one topic"], ["one topic", "rockhopper: away"], ["one topic"]]
 
     async def never() -> None:
         raise BrokerUnreachableError("away")
 
     with pytest.raises(BrokerUnreachableError):
-        await watching.again_and_again(never, 0.0)
+        await watching.show_repeatedly(never, 0.0)
 
 
 def test_the_title_says_what_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     titles = []
-    monkeypatch.setattr(watching, "again_and_again", lambda _show, _s, title: titles.append(title))
+    monkeypatch.setattr(watching, "show_repeatedly", lambda _show, _s, title: titles.append(title))
     monkeypatch.setattr(watching, "run", lambda _action: None)
     CliRunner().invoke(main, ["group", "lag", "billing", "--watch"], "", prog_name="rockhopper")
     assert titles == ["rockhopper group lag billing"]

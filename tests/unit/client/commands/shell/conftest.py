@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.client.commands.shell.contexts import contexts_path
+from rockhopper.client.commands.shell.contexts import find_contexts_path
 
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    return contexts_path()
+    return find_contexts_path()

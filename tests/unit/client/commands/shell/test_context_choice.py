@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.client.commands.shell.context_choice import choose_context, missing_variables
+from rockhopper.client.commands.shell.context_choice import choose_context, find_missing_variables
 from rockhopper.client.commands.shell.contexts import (
     Context,
     ContextError,
@@ -61,10 +61,10 @@ def test_a_context_that_is_not_there_is_named_with_those_that_are(path: Path) ->
 
 def test_what_the_environment_says_stays(path: Path) -> None:
     prod = keep(path).by_name["prod"]
-    assert missing_variables(prod, {}) == {
+    assert find_missing_variables(prod, {}) == {
         "ROCKHOPPER_TLS": "true",
         "ROCKHOPPER_TLS_CA": "/ca.pem",
         "ROCKHOPPER_CREDENTIALS_FILE": "/c",
     }
     said = {"ROCKHOPPER_TLS_CA": "/other.pem", "ROCKHOPPER_ACCESS_KEY": "somebody"}
-    assert missing_variables(prod, said) == {"ROCKHOPPER_TLS": "true"}
+    assert find_missing_variables(prod, said) == {"ROCKHOPPER_TLS": "true"}

@@ -8,7 +8,7 @@ import pytest
 from rockhopper.client.consuming.face.patterns import (
     TopicFinder,
     TopicPattern,
-    compiled,
+    compile_pattern,
     is_pattern,
 )
 from rockhopper.protocol.bodies import TopicList
@@ -45,7 +45,7 @@ def finder(services: Services, expression: str, named: str | None = None) -> Top
 @pytest.mark.parametrize("topic", ["orders.*", "orders_[0-9]+", "^a$", re.compile("orders")])
 def test_what_no_topic_can_be_called_is_a_pattern(topic: Any) -> None:
     assert is_pattern(topic)
-    assert compiled(topic).pattern == getattr(topic, "pattern", topic)
+    assert compile_pattern(topic).pattern == getattr(topic, "pattern", topic)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_no_topic_can_be_called_is_a_pattern(topic: Any) -> None:
 def test_what_is_meant_as_something_else_is_refused(topic: str, reason: str) -> None:
     assert is_pattern(topic)
     with pytest.raises(ValueError, match=reason):
-        compiled(topic)
+        compile_pattern(topic)
 
 
 async def test_all_topics_are_those_of_applications() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.client.consuming.face.threads import HandlerThreads
-from rockhopper.client.consuming.redelivery import RetryLater, retry_later_of
+from rockhopper.client.consuming.redelivery import RetryLater, find_retry_later
 from rockhopper.tasks import ApplicationCodeError
 from tests.support.hang import HANG_S
 
@@ -97,7 +97,7 @@ async def test_what_a_panicking_group_asks_for_is_found() -> None:
 
     with pytest.raises(ApplicationCodeError) as failure:
         await threads.call(work)
-    later = retry_later_of(failure.value)
+    later = find_retry_later(failure.value)
     assert later is not None
     assert later.delay.after_s == 9
     threads.stop()
