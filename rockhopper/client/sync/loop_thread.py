@@ -33,6 +33,7 @@ _Result = TypeVar("_Result")
 
 _JOIN_S = 5.0
 _RECORDS_MAX = 10_000
+_SIGNALS_CHECK_S = 1.0
 
 
 class Closable(Protocol):
@@ -244,9 +245,14 @@ class LogRecords(logging.Filter):
 
 
 def _wait(future: Future[Any], is_done: threading.Lock) -> None:
-    """Wait until *future* is done; its callback releases *is_done* once."""
+    """Wait until *future* is done; its callback releases *is_done* once.
+
+    A signal that arrives in the moment before the lock waits does not interrupt it: its handler,
+    for Ctrl-C for example, would only run after the next signal.
+    """
     if not future.done():
-        is_done.acquire()
+        while not is_done.acquire(timeout=_SIGNALS_CHECK_S):
+            pass
 
 
 _lock = threading.RLock()  # a signal handler may need it in the same thread

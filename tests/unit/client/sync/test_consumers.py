@@ -115,7 +115,10 @@ def test_a_handler_sees_what_a_middleware_set_around_it(broker: ThreadedBroker) 
 @pytest.mark.skipif(
     threading.current_thread() is not threading.main_thread(), reason="signals go to the main one"
 )
-def test_an_interrupt_lets_handlers_finish(broker: ThreadedBroker) -> None:
+@pytest.mark.parametrize("wakes", [True, False])
+def test_an_interrupt_lets_handlers_finish(broker: ThreadedBroker, wakes: bool) -> None:
+    """Also one that does not wake the thread, as if it had come before the thread waits."""
+    signal.siginterrupt(signal.SIGINT, wakes)
     send(1)
     finish = threading.Event()
     main = threading.get_ident()
@@ -129,8 +132,11 @@ def test_an_interrupt_lets_handlers_finish(broker: ThreadedBroker) -> None:
         with Consumer("billing", "orders") as consumer:
             consumer.run(handle, concurrency=1)
 
-    with pytest.raises(KeyboardInterrupt):
-        consume()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            consume()
+    finally:
+        signal.siginterrupt(signal.SIGINT, True)
     assert lag("billing") == 0
 
 
