@@ -53,3 +53,16 @@ async def test_who_is_online_goes_on_with_topic_and_group(
     assert "others" not in broker.tables.topics
     assert broker.store.reading.queue_range("orders", 0) == (0, 0)
     assert broker.put("orders").queue_offset == 0
+
+
+def test_contents_go_before_features_do_and_what_delivers_to_these_comes_last(
+    broker: ServedBroker,
+) -> None:
+    kernel, parts = broker.kernel, list(broker.parts)
+    (contents,) = [at for at, part in enumerate(parts) if isinstance(part, Contents)]
+    features = [parts.index(part) for part in broker.features.values()]
+    assert parts[0] is broker.tables
+    assert contents < parts.index(kernel.positions) < min(features)
+    assert features == sorted(features)
+    last = [kernel.scheduled.delayed, kernel.scheduled.timers, kernel.cluster, kernel.puller]
+    assert parts[max(features) + 1 : -1] == last
