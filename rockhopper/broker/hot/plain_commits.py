@@ -67,8 +67,13 @@ class PlainCommits:
 
     def _may_commit(self, connection: Peer, request: CommitHeader, offset: int) -> bool:
         fields = request.extFields
-        return not request.flag & FLAG_ONEWAY or self._positions.may_commit(
-            connection, fields.consumerGroup, fields.topic, fields.queueId, offset
+        return self._positions.may_commit(
+            connection,
+            fields.consumerGroup,
+            fields.topic,
+            fields.queueId,
+            offset,
+            is_explicit=not request.flag & FLAG_ONEWAY,
         )
 
     def _get_committed(self, topic: str, group: str, queue_id: int) -> int | None:

@@ -165,12 +165,13 @@ class OffsetProcessors:
         Consumers commit remembered positions one-way; a client that waits for the answer means
         the offset that it sends.
         """
-        return request.oneway and not self._positions.may_commit(
+        return not self._positions.may_commit(
             request.connection,
             fields.consumer_group,
             fields.topic,
             fields.queue_id,
             fields.commit_offset,
+            is_explicit=not request.oneway,
         )
 
     def _may_go_back(self, request: Request, fields: UpdateConsumerOffsetRequest) -> bool:

@@ -47,10 +47,12 @@ HOSTS_MAX = 65_536
 class _KnownPositions:
     """The valid positions of one connection: checked queues, and offsets that it received."""
 
-    __slots__ = ("checked", "purge_count", "told")
+    __slots__ = ("checked", "purge_count", "purged", "told")
 
-    def __init__(self, purge_count: int) -> None:
+    def __init__(self, purge_count: int, purged: set[tuple[str, str, int]]) -> None:
         self.purge_count = purge_count
+        self.purged = purged
+        """Queues that were read before the last purge, and not checked again since."""
         self.checked: set[tuple[str, str, int]] = set()
         self.told: dict[tuple[str, int], int] = {}
 
@@ -92,10 +94,23 @@ class ReaderPositions(Part):
             self._check(known, peer, group, topic, queue_id)
         return limit
 
-    def may_commit(self, peer: Peer, group: str, topic: str, queue_id: int, offset: int) -> bool:
-        """Return whether a member can have reached *offset* in the present log."""
+    def may_commit(
+        self,
+        peer: Peer,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        is_explicit: bool = False,
+    ) -> bool:
+        """Return whether a member can have reached *offset* in the present log.
+
+        An explicit offset is always accepted, except from a reader that does not know of a purge.
+        """
         known = self._get_known(peer)
-        if (group, topic, queue_id) in known.checked:
+        key = group, topic, queue_id
+        if key in known.checked or (is_explicit and key not in known.purged):
             return True
         return self._limit(known, peer, group, topic, queue_id, offset) is None
 
@@ -146,6 +161,7 @@ class ReaderPositions(Part):
         if len(known.checked) >= QUEUES_PER_CONNECTION_MAX:
             known.checked.clear()
         known.checked.add((group, topic, queue_id))
+        known.purged.discard((group, topic, queue_id))
         online = self._consumers.get(group)
         if online is None or online.settings_of(peer).message_model != BROADCASTING:
             return
@@ -157,6 +173,9 @@ class ReaderPositions(Part):
 
     def _get_known(self, peer: Peer) -> _KnownPositions:
         known = peer.attributes.get(_KEY)
-        if not isinstance(known, _KnownPositions) or known.purge_count != self._purge_count:
-            known = peer.attributes[_KEY] = _KnownPositions(self._purge_count)
+        if not isinstance(known, _KnownPositions):
+            known = peer.attributes[_KEY] = _KnownPositions(self._purge_count, set())
+        elif known.purge_count != self._purge_count:
+            purged = known.checked | known.purged
+            known = peer.attributes[_KEY] = _KnownPositions(self._purge_count, purged)
         return known

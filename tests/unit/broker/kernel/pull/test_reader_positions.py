@@ -188,6 +188,29 @@ async def test_who_waits_for_the_answer_means_what_it_commits(broker: ServedBrok
     assert commit(broker, join(broker, Peer()), 14, 0) == 14
 
 
+async def test_a_commit_of_a_purged_position_is_not_stored_even_if_it_is_waited_for(
+    broker: ServedBroker,
+) -> None:
+    """The consumer does not know of the purge before its next pull."""
+    peer = join(broker, Peer())
+    assert await pull(broker, peer, 10) == (ResponseCode.SUCCESS, 11)
+    for _ in range(2):
+        broker.parts.purge()
+        broker.create_topic("orders")
+        assert commit(broker, peer, 11, 0) is None
+    broker.put("orders")
+    assert await pull(broker, peer, 11) == (ResponseCode.PULL_OFFSET_MOVED, 0)
+    assert await pull(broker, peer, 0) == (ResponseCode.SUCCESS, 1)
+    assert commit(broker, peer, 1, 0) == 1
+
+
+async def test_a_tool_may_commit_any_offset_after_a_purge(broker: ServedBroker) -> None:
+    broker.parts.purge()
+    broker.create_topic("orders")
+    broker.tables.groups.find_or_create(GROUP)
+    assert commit(broker, Peer(port=9), 5, 0) == 5
+
+
 async def test_what_is_kept_of_connections_and_hosts_is_bounded(
     broker: ServedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
