@@ -58,7 +58,7 @@ from rockhopper.protocol.store.store_paths import (
 )
 
 log = structlog.get_logger("broker.store")
-_NOT_THERE = {
+_UNSUPPORTED_ERRNOS = {
     errno.EINVAL,
     errno.ENODEV,
     errno.ENOLCK,
@@ -67,8 +67,8 @@ _NOT_THERE = {
     errno.EOPNOTSUPP,
     errno.ENOTTY,
 }
-_TABLES = ("topics", "subscriptionGroups", "consumerOffsets", "metadata", "rdb")
-_FAMILIES = {b"timer": 1, b"trans": 2}
+_ROCKSDB_TABLES = ("topics", "subscriptionGroups", "consumerOffsets", "metadata", "rdb")
+_ROCKSDB_FAMILIES = {b"timer": 1, b"trans": 2}
 _PROGRESS_KEYS = (b"sys_topic_scan_offset_checkpoint", b"timeline_checkpoint", b"lastOffsetPy")
 # The properties of a table file are at its end.
 _PROPERTIES_SIZE_BYTES = 64 << 10
@@ -244,7 +244,7 @@ def _explain_lack(directory: Path, lack: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _NOT_THERE:
+        if error.errno in _UNSUPPORTED_ERRNOS:
             raise UnfitFileSystemError(directory, lack, error) from error
         raise
 
@@ -269,10 +269,10 @@ def list_rocksdb_data(layout: StoreLayout) -> Iterator[tuple[Path, str, str]]:
     for directory in layout.consume_queues, layout.root / "consumequeue_rocksdb":
         if (directory / "CURRENT").is_file():
             yield directory, "the queues", _FOLLOW
-    for name in _TABLES:
+    for name in _ROCKSDB_TABLES:
         if (layout.config / name / "CURRENT").is_file():
             yield layout.config / name, "topics, groups and offsets", _FOLLOW
-    families = _families(layout.root / "rocksdbstore")
+    families = _read_rocksdb_families(layout.root / "rocksdbstore")
     if b"timer" in families:
         way_out = (
             "start RocketMQ with it again, move the timers back to files with `mqadmin "
@@ -285,7 +285,7 @@ def list_rocksdb_data(layout: StoreLayout) -> Iterator[tuple[Path, str, str]]:
             "when its transactions have ended"
         )
         yield layout.root / "rocksdbstore", "open transactions", way_out
-    if _has_records(layout.root / "kvStore"):
+    if _has_rocksdb_records(layout.root / "kvStore"):
         way_out = (
             "start RocketMQ with it again with popConsumerKVServiceEnable=false, and let it move "
             "them to its log by request code 200056 (POP_ROLLBACK)"
@@ -293,24 +293,24 @@ def list_rocksdb_data(layout: StoreLayout) -> Iterator[tuple[Path, str, str]]:
         yield layout.root / "kvStore", "messages popped and not acknowledged", way_out
 
 
-def _has_records(directory: Path) -> bool:
-    return any(path.stat().st_size for path in _data_files(directory))
+def _has_rocksdb_records(directory: Path) -> bool:
+    return any(path.stat().st_size for path in _list_rocksdb_files(directory))
 
 
-def _data_files(directory: Path) -> list[Path]:
+def _list_rocksdb_files(directory: Path) -> list[Path]:
     return [*directory.glob("*.sst"), *directory.glob("*.log")]
 
 
-def _families(directory: Path) -> set[bytes]:
+def _read_rocksdb_families(directory: Path) -> set[bytes]:
     """Return the column families that have records."""
     found = set()
-    for path in _data_files(directory):
+    for path in _list_rocksdb_files(directory):
         size = path.stat().st_size
         start = max(0, size - _PROPERTIES_SIZE_BYTES) if path.suffix == ".sst" else 0
         if not size:
             continue
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            for name, number in _FAMILIES.items():
+            for name, number in _ROCKSDB_FAMILIES.items():
                 # A table file names its family; a write-ahead log has a put of its progress.
                 puts = [b"\5%c%c%b" % (number, len(key), key) for key in _PROGRESS_KEYS]
                 if any(data.find(each, start) >= 0 for each in (b"name" + name, *puts)):
