@@ -21,10 +21,15 @@ from rockhopper.broker.store.log.encoding import INDEX_KEY, index_keys
 from rockhopper.broker.store.log.fast_encoding import walk_plain
 from rockhopper.broker.store.log.record_properties import TagsCodes
 from rockhopper.broker.store.log.walking import PlainRun
-from rockhopper.broker.store.queues.appending import append_plain, awaited
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
-from rockhopper.broker.store.queues.queue_tail import QueueTail, Run, StagedMessages
+from rockhopper.broker.store.queues.queue_tail import (
+    QueueTail,
+    Run,
+    StagedMessages,
+    append_plain,
+    awaited,
+)
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.properties import PROPERTY_INNER_NUM, PROPERTY_KEYS, PROPERTY_UNIQUE_KEY

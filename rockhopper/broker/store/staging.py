@@ -26,8 +26,7 @@ from rockhopper.broker.store.log.encoding import (
 from rockhopper.broker.store.log.fast_encoding import encode_batch, encode_plain, encode_run
 from rockhopper.broker.store.log.record_properties import TagsCodes
 from rockhopper.broker.store.put import Copy
-from rockhopper.broker.store.queues.appending import take_offsets
-from rockhopper.broker.store.queues.queue_tail import QueueTail, Run, StagedMessages
+from rockhopper.broker.store.queues.queue_tail import QueueTail, Run, StagedMessages, take_offsets
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.names import TRANSACTION_CHECK_MAX_TIME_TOPIC, TRANSACTION_HALF_TOPIC
 from rockhopper.protocol.properties import (

@@ -1,4 +1,4 @@
-/* Compiled: append the plain runs of a pass to their queues. appending.py defines which are plain.
+/* Compiled: append the plain runs of a pass to their queues. queue_tail.py defines which are plain.
    Runs, tails and queues are read and written in place (_slots.h). */
 
 #include "_slots.h"

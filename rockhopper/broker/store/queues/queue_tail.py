@@ -1,14 +1,21 @@
-"""QueueTail: next offset and waiters of a queue; Run and StagedMessages: what a pass adds."""
+"""QueueTail: next offset and waiters of a queue; Run and StagedMessages: what a pass adds.
+
+Compiled code appends plain runs to their queues. A run is plain if it is one piece and its queue
+holds single messages, is at the run's first offset, has room for it and is not on hold.
+``ConsumeQueue.append_many`` is the oracle, and appends all other runs.
+"""
 
 from abc import abstractmethod
 from bisect import bisect_left
-from collections.abc import Set
+from collections.abc import Callable, Set
 from typing import Any
 
 import msgspec
 
 from rockhopper.broker.store.log.encoding import INDEX_KEY, QueueConstants, queue_constants
+from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
+from rockhopper.protocol.compiled import import_compiled
 
 
 class Waiters(dict[Any, None]):
@@ -100,3 +107,34 @@ class StagedMessages:
         behind.packed_keys = self.packed_keys[cut:]
         del self.packed_keys[cut:]
         return behind
+
+
+def append_plain_in_python(_runs: list[Run], first: int) -> int:
+    """Append nothing: without C, ``append_many`` handles all runs."""
+    return first
+
+
+def take_offsets_in_python(runs: list[Run]) -> None:
+    """The oracle of ``take_offsets``."""
+    for run in runs:
+        run.tail.next_offset = run.first_offset + run.count
+
+
+def awaited_in_python(runs: list[Run], count: int) -> list[Run]:
+    """The oracle of ``awaited``."""
+    return [run for run in runs[:count] if run.tail.waiters]
+
+
+append_plain: Callable[[list[Run], int], int] = append_plain_in_python
+"""Append the plain runs from number *first* on; return the number of the first run that is not
+plain."""
+take_offsets: Callable[[list[Run]], None] = take_offsets_in_python
+"""Advance the tails of *runs* to the ends of the runs, which begin at the tails' next offsets."""
+awaited: Callable[[list[Run], int], list[Run]] = awaited_in_python
+"""Return those of the first *count* of *runs* whose queues have waiters."""
+
+_appending = import_compiled("rockhopper.broker.store.queues._appending")
+if _appending is not None:
+    _appending.set_classes(Run, QueueTail, ConsumeQueue)
+    append_plain = _appending.append_plain
+    take_offsets, awaited = _appending.take_offsets, _appending.awaited

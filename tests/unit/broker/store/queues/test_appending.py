@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.store.queues.appending import (
+from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
+from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
+from rockhopper.broker.store.queues.queue_tail import (
+    QueueTail,
+    Run,
     append_plain,
     append_plain_in_python,
     awaited,
@@ -16,9 +20,6 @@ from rockhopper.broker.store.queues.appending import (
     take_offsets,
     take_offsets_in_python,
 )
-from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
-from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
-from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
 from rockhopper.broker.store.queues.unit_files import MappedUnits
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 from tests.support.store_listeners import Reader
