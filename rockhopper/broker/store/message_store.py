@@ -30,8 +30,7 @@ from rockhopper.broker.store.files.errors import (
 from rockhopper.broker.store.flush import DerivedFlush, FlushService
 from rockhopper.broker.store.log.record_properties import TagsCodes
 from rockhopper.broker.store.opening import WHOLE, Extent, OpenedStore
-from rockhopper.broker.store.put import MessageToStore, PutResult
-from rockhopper.broker.store.put_times import QUICK_S, PutTimes
+from rockhopper.broker.store.put import QUICK_S, MessageToStore, PutResult, PutTimes
 from rockhopper.broker.store.queues.queue_tail import QueueTail, StagedMessages
 from rockhopper.broker.store.reading.message_reader import MessageReader
 from rockhopper.broker.store.recovering import inventory

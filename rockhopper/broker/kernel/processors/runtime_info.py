@@ -13,7 +13,7 @@ from rockhopper.broker.observing.stats import BrokerStats, Totals, Traffic
 from rockhopper.broker.observing.version import own_version
 from rockhopper.broker.settings.live_settings import LiveSettings
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.store.put_times import PutTimes
+from rockhopper.broker.store.put import PutTimes
 from rockhopper.protocol.bodies.topics import ROCKHOPPER_VERSION
 from rockhopper.protocol.names import SCHEDULE_TOPIC
 

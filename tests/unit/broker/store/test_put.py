@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.store.put_times import PutTimes
+from rockhopper.broker.store.put import PutTimes
 
 
 def counts(times: PutTimes) -> dict[str, int]:
