@@ -180,13 +180,13 @@ class LivePullSettings:
 class LivePopSettings:
     """How messages are popped at present."""
 
-    pop_from_retry_percent: int = setting("popFromRetryProbability", 20, least=0, most=100)
+    from_retry_percent: int = setting("popFromRetryProbability", 20, least=0, most=100)
     """Percentage of pops that look at messages due for redelivery before new ones.
 
     Cost: the higher it is, the longer new messages wait behind failed ones.
     """
 
-    pop_from_retry_percent_for_priority: int = setting(
+    from_retry_percent_for_priority: int = setting(
         "popFromRetryProbabilityForPriority", 0, least=0, most=100
     )
     """The same for topics whose message.type is PRIORITY."""
@@ -194,14 +194,14 @@ class LivePopSettings:
     priority_order_asc: bool = setting("priorityOrderAsc", True)
     """Whether the highest number is the most urgent priority. With false, the lowest is."""
 
-    pop_separate_retry_queues: bool = setting("useSeparateRetryQueue", False)
+    separate_retry_queues: bool = setting("useSeparateRetryQueue", False)
     """Whether a pop retry topic has as many queues as its topic, and each message stays in its
     queue. A topic of type PRIORITY then keeps its order for redelivered messages as well.
 
     Cost: as many queues again for each group that pops. Turning it off keeps the existing ones.
     """
 
-    pop_in_flight_max: int = setting("popInflightMessageThreshold", 10_000, least=1, most=1_000_000)
+    in_flight_max: int = setting("popInflightMessageThreshold", 10_000, least=1, most=1_000_000)
     """How many messages of one queue a group may have in flight: popped and not acknowledged.
     Always enforced.
 
@@ -219,23 +219,21 @@ class LiveTransactionSettings:
     reject_transaction_message: bool = setting("rejectTransactionMessage", False)
     """Refuse half messages; open transactions can still end."""
 
-    transaction_timeout_ms: int = setting("transactionTimeOut", 6000, least=1, most=86_400_000)
+    timeout_ms: int = setting("transactionTimeOut", 6000, least=1, most=86_400_000)
     """How long a half message stays open before the broker first checks the transaction with the
     producer.
 
     Cost: with a short time, the broker checks producers that are still working.
     """
 
-    transaction_check_interval_ms: int = setting(
-        "transactionCheckInterval", 30_000, least=1, most=86_400_000
-    )
+    check_interval_ms: int = setting("transactionCheckInterval", 30_000, least=1, most=86_400_000)
     """How often the broker repeats the check.
 
     Cost: one check request for each open transaction each time; nothing else, because each
     transaction has its own time.
     """
 
-    transaction_check_max: int = setting("transactionCheckMax", 15, least=1, most=1_000_000)
+    check_count_max: int = setting("transactionCheckMax", 15, least=1, most=1_000_000)
     """After how many unanswered checks a transaction is held in TRANS_CHECK_MAX_TIME_TOPIC. While
     no producer of its group is online, the broker neither checks nor counts.
 

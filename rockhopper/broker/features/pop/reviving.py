@@ -246,7 +246,7 @@ class Reviving:
             topic = self._topics.ensure_retry_topic(lane.group, group.retry_queue_nums)
         else:
             topic = self._retry_topic(lane, origin_name)
-        stays = self._settings.pop_separate_retry_queues and lane.queue_id < topic.write_queue_nums
+        stays = self._settings.separate_retry_queues and lane.queue_id < topic.write_queue_nums
         queue_id = lane.queue_id if stays else 0
         if not self._store_copy(topic.name, message, properties, queue_id):
             return False
@@ -298,7 +298,7 @@ class Reviving:
         known = self._topics.get(name)
         origin = self._topics.get(origin_name)
         count = 1
-        if origin is not None and self._settings.pop_separate_retry_queues:
+        if origin is not None and self._settings.separate_retry_queues:
             count = origin.write_queue_nums
         if known is not None and known.write_queue_nums >= count:
             return known

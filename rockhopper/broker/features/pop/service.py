@@ -257,7 +257,7 @@ class PopService(Part, KernelListener, CatalogListener):
             if high <= (self._offsets.get(name, wanted.group, queue_id) or 0):
                 continue
             lane = self._lane(wanted, name, queue_id, retry=True)
-            room = self._settings.pop_in_flight_max - len(lane.entries)
+            room = self._settings.in_flight_max - len(lane.entries)
             if lane.cursor == high or room <= 0:
                 continue
             now_ms = self._now_ms()
@@ -405,7 +405,7 @@ class PopService(Part, KernelListener, CatalogListener):
         if lane.cursor == high and lane.batch is None:
             return
         left = wanted.count_max - answer.count
-        room = self._settings.pop_in_flight_max - len(lane.entries)
+        room = self._settings.in_flight_max - len(lane.entries)
         is_blocked = lane.batch is not None and lane.batch.blocks(
             wanted.attempt_id if wanted.order else None, answer.pop_ms
         )
@@ -475,7 +475,7 @@ class PopService(Part, KernelListener, CatalogListener):
         mine = [offset for offset in offsets if self._entry(lane, offset, info) is not None]
         if not mine:
             return
-        was_full = len(lane.entries) >= self._settings.pop_in_flight_max
+        was_full = len(lane.entries) >= self._settings.in_flight_max
         self.lanes.acked(lane, mine)
         self._stats.get_ack_traffic(topic, group).count_request(len(mine), 0)
         self._handle_change(lane)
@@ -544,7 +544,7 @@ class PopService(Part, KernelListener, CatalogListener):
             if lane is not None:
                 if lane.batch is not None and lane.batch.blocks(wanted.attempt_id, now_ms):
                     continue
-                if len(lane.entries) >= self._settings.pop_in_flight_max:
+                if len(lane.entries) >= self._settings.in_flight_max:
                     continue
             if high > self._position(wanted.group, topic, queue_id):
                 return True

@@ -46,9 +46,9 @@ class PopSources:
         by_priority = self._is_by_priority(wanted, topic)
         retry_topics = [] if wanted.order else self.retry_topics(wanted)
         if retry_topics:
-            percent = self._settings.pop_from_retry_percent
+            percent = self._settings.from_retry_percent
             if by_priority:
-                percent = self._settings.pop_from_retry_percent_for_priority
+                percent = self._settings.from_retry_percent_for_priority
             is_first = self._chance() * 100 < percent or any(
                 _is_near(near, each, topic) for each in retry_topics
             )

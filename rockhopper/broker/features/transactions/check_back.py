@@ -76,7 +76,7 @@ class CheckBack(KernelListener):
 
     def has_looked_since(self, time_ms: int) -> bool:
         """Whether every open half message was checked after *time_ms*."""
-        interval_ms = self._settings.transaction_check_interval_ms
+        interval_ms = self._settings.check_interval_ms
         return self._halves.next_due_ms() is None or self._now_ms() - time_ms > interval_ms
 
     def start(self) -> None:
@@ -199,12 +199,12 @@ class CheckBack(KernelListener):
     def _schedule(self, half: OpenHalf, now_ms: int) -> None:
         """Check again after the interval, but before the half message expires."""
         left_ms = self._reserved_ms + 1 - self._age_ms(half, now_ms)
-        wait_ms = min(self._settings.transaction_check_interval_ms, left_ms)
+        wait_ms = min(self._settings.check_interval_ms, left_ms)
         self._halves.schedule(half, now_ms + max(wait_ms, 1))
 
     def _is_expired(self, half: OpenHalf, now_ms: int) -> bool:
         return (
-            half.check_times >= self._settings.transaction_check_max
+            half.check_times >= self._settings.check_count_max
             or self._age_ms(half, now_ms) > self._reserved_ms
         )
 

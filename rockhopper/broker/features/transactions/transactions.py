@@ -188,7 +188,7 @@ class Transactions(FeaturePart):
 
     def _patience_ms(self, immune_ms: int | None) -> int:
         """The time between a half message's arrival and its first check."""
-        return self._settings.transaction_timeout_ms if immune_ms is None else immune_ms
+        return self._settings.timeout_ms if immune_ms is None else immune_ms
 
     def opened(self, offset: int, log_offset: int, group: str, immune_ms: int | None) -> None:
         """See TransactionOpener."""

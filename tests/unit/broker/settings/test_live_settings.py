@@ -49,8 +49,8 @@ def test_a_number_out_of_range_is_refused() -> None:
     ("part", "field", "key"),
     [
         (LivePullSettings, "short_polling_ms", "shortPollingTimeMills"),
-        (LivePopSettings, "pop_in_flight_max", "popInflightMessageThreshold"),
-        (LiveTransactionSettings, "transaction_check_max", "transactionCheckMax"),
+        (LivePopSettings, "in_flight_max", "popInflightMessageThreshold"),
+        (LiveTransactionSettings, "check_count_max", "transactionCheckMax"),
         (LiveStoreSettings, "query_max_count", "maxMsgsNumBatch"),
     ],
 )
@@ -74,8 +74,8 @@ def test_a_change_reaches_whoever_keeps_the_part_of_its_owner() -> None:
     assert live.broker_permission == 4
     assert not pull.lite_pull
     assert not pop.priority_order_asc
-    assert pop.pop_in_flight_max == 5, "what was not changed stays"
-    assert transactions.transaction_check_max == 3
+    assert pop.in_flight_max == 5, "what was not changed stays"
+    assert transactions.check_count_max == 3
     assert in_store.message_size_max_bytes == 1000
 
 
