@@ -16,7 +16,7 @@ from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode
 from tests.support.billing import billing
 from tests.support.hang import HANG_S
-from tests.support.turns import until
+from tests.support.turns import until, until_logged
 
 
 @pytest.fixture
@@ -67,7 +67,8 @@ async def test_a_consumer_with_a_handler_that_is_refused_leaves_its_group(
     await close_group(broker)
     await producer.send("orders", b"x")
     async with billing(broker, handler=handle) as consumer:
-        await until(lambda: not consumer.assigned and "NO_PERMISSION" in caplog.text)
+        await until_logged(caplog, "NO_PERMISSION")
+        await until(lambda: not consumer.assigned)
 
 
 HANGING = """

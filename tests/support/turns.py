@@ -4,8 +4,13 @@ import asyncio
 import time
 from collections.abc import Callable
 
+import pytest
+
+from tests.support.hang import PATIENT_MS
+
 _TURNS_AT_ONCE = 100
 _PAUSE_S = 0.002
+_PATIENCE_S = PATIENT_MS / 1000
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -21,3 +26,21 @@ async def until(condition: Callable[[], bool]) -> None:
         else:
             await asyncio.to_thread(time.sleep, _PAUSE_S)
         turns += 1
+
+
+async def until_logged(
+    caplog: pytest.LogCaptureFixture,
+    text: str,
+    count: int = 1,
+    patience_s: float = _PATIENCE_S,
+) -> None:
+    """Let other tasks run until *text* was logged *count* times.
+
+    Raises:
+        AssertionError: it was not; the texts that were logged may be reworded ones.
+    """
+    try:
+        async with asyncio.timeout(patience_s):
+            await until(lambda: caplog.text.count(text) >= count)
+    except TimeoutError:
+        raise AssertionError(f"not logged {count} times: {text!r}, but:\n{caplog.text}") from None

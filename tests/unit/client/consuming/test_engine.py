@@ -27,7 +27,7 @@ from tests.support.group_broker import GroupBroker
 from tests.support.hang import HANG_S
 from tests.support.held_clock import HeldClock
 from tests.support.records import encode_message
-from tests.support.turns import until
+from tests.support.turns import until, until_logged
 
 QUEUES = [MessageQueue("orders", "a", number) for number in range(4)]
 RETRY = MessageQueue("%RETRY%billing", "a", 0)
@@ -408,7 +408,7 @@ async def test_a_signature_that_is_refused_later_is_waited_for_where_a_file_may_
         broker.drop_connections()
         said = "the consumer of group 'billing' waits for its credentials file to change"
         async with asyncio.timeout(HANG_S):
-            await until(lambda: said in caplog.text)
+            await until_logged(caplog, said)
             file.write_text("accessKey: new\nsecretKey: s\n")
             await broker.append(0, b"2")
             assert (await anext(messages)).body == b"2"
@@ -431,7 +431,7 @@ async def test_an_outage_is_logged_once_and_waited_for(
         await broker.wait_for(11, 12)
         busy = False
         assert (await waiting).body == b"x"
-        await until(lambda: any("has resumed" in record.message for record in caplog.records))
+        await until_logged(caplog, "has resumed")
     warnings = [r.message for r in caplog.records if r.levelno == logging.WARNING]
     assert len([text for text in warnings if "is interrupted" in text]) == 1
     assert len([text for text in warnings if "has resumed" in text]) == 1
@@ -494,7 +494,7 @@ async def test_a_handler_that_meets_a_broker_that_is_away_is_told_of_in_a_line(
         raise failures.pop(0)
 
     async with billing(broker, handler=handle, concurrency=1):
-        await until(lambda: "no such customer" in caplog.text)
+        await until_logged(caplog, "no such customer")
     told = [each for each in caplog.records if each.levelno >= logging.WARNING]
     told = [each for each in told if "the handler failed" in each.getMessage()]
     assert [each.exc_info is None for each in told] == [True, False]
@@ -510,8 +510,8 @@ async def test_an_address_that_is_away_is_told_of_once(caplog: pytest.LogCapture
             await broker.wait_for(11, 4)
             await served.aclose()
             consumer.engine.rebalancer.soon()
-            await until(lambda: "the queues of group" in caplog.text)
-            await until(lambda: caplog.text.count("is interrupted") >= 4)
+            await until_logged(caplog, "the queues of group")
+            await until_logged(caplog, "is interrupted", 4)
     texts = ("reading from", "the queues of group")
     told = [each for each in caplog.records if each.levelno >= logging.WARNING]
     assert len([each for each in told if each.getMessage().startswith(texts)]) == 1
