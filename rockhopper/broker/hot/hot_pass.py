@@ -371,6 +371,7 @@ class HotPass(CatalogListener):
             or name in self._topics.mappings
             or name.startswith("%")
             or name in NOT_SENDABLE_TOPICS
+            or self._topics.send_error(name) is not None
             or not self._live.is_writable
             or self._live.accept_send_from_ms > self._store.staging.read_clock()
             or not self._may(Action.PUB, ResourceKind.TOPIC, name)

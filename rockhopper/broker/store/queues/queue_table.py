@@ -17,7 +17,7 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.broker.settings.store_layout import StoreLayout, queue_directory
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
 from rockhopper.broker.store.files.mapped_file import Mappings
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
@@ -155,7 +155,7 @@ class ConsumeQueueTable:
         return queue
 
     def _new(self, kind: "_QueueKind", topic: str, queue_id: int) -> UnitQueue:
-        directory = f"{kind.directory}/{topic}/{queue_id}"
+        directory = str(queue_directory(kind.directory, topic, queue_id))
         dirty, mappings = self._dirty, self._mappings
         return kind.of(directory, topic, queue_id, kind.file_size_bytes, dirty, mappings)
 

@@ -209,6 +209,13 @@ def test_a_topic_that_changes_is_looked_at_anew(broker: HotBroker) -> None:
     ]
 
 
+def test_a_name_that_was_put_into_the_table_past_all_checks_is_refused(broker: HotBroker) -> None:
+    broker.served.create_topic("../../escaped", 1)
+    broker.serve([send(1, b="../../escaped")])
+    assert codes(broker) == [(1, ResponseCode.INVALID_PARAMETER)]
+    assert not (broker.root / "escaped").exists()
+
+
 PUB_ORDERS = (Action.PUB, Resource(ResourceKind.TOPIC, "orders"))
 SUB_ORDERS = (Action.SUB, Resource(ResourceKind.TOPIC, "orders"))
 NO_PERMISSION = int(ResponseCode.NO_PERMISSION)

@@ -39,6 +39,14 @@ def flush(table: ConsumeQueueTable, *, thorough: bool) -> int:
     return sum(1 for _ in table.flush_steps(thorough))
 
 
+@pytest.mark.parametrize("topic", ["../escaped", "..", "a/b", ""])
+def test_no_queue_is_made_outside_of_the_store(tmp_path: Path, topic: str) -> None:
+    table = new_table(tmp_path / "store")
+    with pytest.raises(ValueError, match="no directory can be named after queue 0 of topic"):
+        table.get_or_create(topic, 0)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_queues_are_found_again_with_their_messages(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     append(table.get_or_create("A", 0), 0, 1)
