@@ -5,7 +5,8 @@ that their steps never overlap:
 
     elected              promote; a long promotion asks ``is_wanted`` whether to continue
     deposed              demote, then promote if the machine won another election meanwhile
-    a change fails       demote if the machine deposed the replica meanwhile; otherwise give up
+    a promotion fails    demote if the machine deposed the replica meanwhile; otherwise give up
+    a demotion fails     give up: a replica that cannot follow must not go on without a role
     the replica stops    the change under way is completed, and no other begins
 
 Truncating the log closes the store as well, so it takes its turn among the changes (``in_turn``).
@@ -110,11 +111,9 @@ class RoleChanges:
                 try:
                     await self._take_role()
                 except (StoreError, OSError, RuntimeError) as error:
-                    if not self.deposed.is_set():
-                        log.critical("this replica cannot take its new role", reason=str(error))
-                        self._player.give_up()
-                        return
-                    self._changed.set()
+                    log.critical("this replica cannot take its new role", reason=str(error))
+                    self._player.give_up()
+                    return
 
     async def _take_role(self) -> None:
         if self.is_closing:
@@ -122,4 +121,9 @@ class RoleChanges:
         if self.deposed.is_set():
             await self._player.demote()
         if self._elected_in and self._elected_in != self.leads_in:
-            await self._player.promote(self._elected_in)
+            try:
+                await self._player.promote(self._elected_in)
+            except (StoreError, OSError, RuntimeError):
+                if not self.deposed.is_set():
+                    raise
+                self._changed.set()

@@ -144,6 +144,10 @@ class DiskActions:
         if replicated_offset != self._replica_disk.replicated_offset:
             self._thread.submit(self._replica_disk.note_confirmed, replicated_offset)
 
+    def fail(self) -> None:
+        """Note that this replica can no longer replicate: it may not lead until it restarts."""
+        self._count_failing(1)
+
     def close(self) -> None:
         """Complete the writes that have begun."""
         self._thread.shutdown(wait=True)

@@ -477,8 +477,7 @@ class RunningReplica:
         """See LinkUser."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            if self._machine:
-                self._machine.replica_state.is_failing = True
+            self._disk_actions.fail()
             self._owner.replication_stopped(
                 f"replication has stopped: {error!r}; restart this broker"
             )

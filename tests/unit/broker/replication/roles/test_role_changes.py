@@ -19,6 +19,7 @@ class Player:
         self.may_end = asyncio.Event()
         self.may_end.set()
         self.fails_with: Exception | None = None
+        self.cannot_follow: Exception | None = None
         self.roles = RoleChanges(self)
 
     async def promote(self, epoch: int) -> None:
@@ -34,6 +35,8 @@ class Player:
         self.told.append("demote")
         self.roles.leave()
         await self.may_end.wait()
+        if self.cannot_follow is not None:
+            raise self.cannot_follow
         self.roles.follow()
         self.told.append("follow")
 
@@ -106,6 +109,18 @@ async def test_a_change_that_fails_for_another_reason_gives_up(
         player.roles.elect(3)
         await player.has_told("promote 3", "give up")
     assert [each["reason"] for each in logs] == ["full"]
+
+
+async def test_a_demotion_that_fails_gives_up_at_once(player: Player) -> None:
+    player.roles.elect(3)
+    await player.has_told("promote 3", "lead 3")
+    player.cannot_follow = StoreError("a table cannot be read")
+    with structlog.testing.capture_logs() as logs:
+        player.roles.depose()
+        player.roles.request()
+        await until(lambda: player.told[-1] == "give up")
+    assert player.told[2:] == ["demote", "give up"]
+    assert [each["reason"] for each in logs] == ["a table cannot be read"]
 
 
 async def test_a_bug_gives_up_too(player: Player) -> None:

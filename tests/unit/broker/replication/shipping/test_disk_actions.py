@@ -147,3 +147,23 @@ async def test_writes_keep_their_order_while_the_disk_fails(
     assert rig.actions.problem == ""
     assert rig.machine.replica_state.may_lead
     assert (rig.disk.voted_epoch, rig.disk.seen_state) == (2, SeenState(3, 4))
+
+
+async def test_a_write_that_succeeds_at_last_does_not_hide_another_failure(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_actions, "DISK_PAUSE_S", 0)
+    write, is_full = ReplicaDisk.note_voted_epoch, True
+
+    def note(disk: ReplicaDisk, epoch: int) -> None:
+        if is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(disk, epoch)
+
+    monkeypatch.setattr(ReplicaDisk, "note_voted_epoch", note)
+    vote = asyncio.create_task(rig.actions.perform(actions.StoreVotedEpoch(2)))
+    await until(lambda: "No space left" in rig.actions.problem)
+    rig.actions.fail()
+    is_full = False
+    await vote
+    assert not rig.machine.replica_state.may_lead
