@@ -61,14 +61,14 @@ def read_access(options: Options) -> Access:
     return Access(_read_tls(options), _read_credentials(options))
 
 
-def access_here() -> Access:
+def get_access() -> Access:
     """Return the access of the running job, or else of the environment. Raises PipelineError."""
     of_job = _of_job.get()
     return _access(None, None) if of_job is None else of_job
 
 
 @contextmanager
-def coming_in(tls: Tls, credentials: str | Path | None) -> Iterator[None]:
+def use_access(tls: Tls, credentials: str | Path | None) -> Iterator[None]:
     """Set the access for requests of this thread inside the block; None: use the environment."""
     if tls is None and credentials is None:
         yield
@@ -90,7 +90,7 @@ def _access(tls: Tls, credentials: str | Path | None) -> Access:
 
 def _read_tls(options: Options) -> TlsOptions | bool:
     if not any(name in options for name in _TLS_OPTIONS):
-        return access_here().tls
+        return get_access().tls
     try:
         ca, certificate, key = (
             options.text(name) or None for name in ("tlsCa", "tlsCert", "tlsKey")
@@ -104,18 +104,18 @@ def _read_tls(options: Options) -> TlsOptions | bool:
 def _read_credentials(options: Options) -> CredentialsFile | None:
     path = options.text("credentialsFile")
     if not path:
-        return access_here().credentials
+        return get_access().credentials
     file = CredentialsFile(path)
     Access(credentials=file).check()
     return file
 
 
-def options_here() -> dict[str, str]:
+def list_access_options() -> dict[str, str]:
     """Return ``access_here`` as options, for a plan that another process makes.
 
     Raises PipelineError.
     """
-    tls, credentials = access_here()
+    tls, credentials = get_access()
     options = {} if credentials is None else {"credentialsFile": credentials.path}
     if isinstance(tls, bool):
         return options

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.values import ValueDecoder, ValueFormat, value_format
-from rockhopper.pipeline.options import nearest
+from rockhopper.pipeline.options import suggest_nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,8 +42,8 @@ def decoded(
 
     if body not in frame.columns:
         raise PipelineError(
-            f"the frame has no column {body!r}{nearest(body, frame.columns)}: keep it, or name "
-            "another with body="
+            f"the frame has no column {body!r}{suggest_nearest(body, frame.columns)}: keep it, or "
+            "name another with body="
         )
     if _VALUE in frame.columns:
         raise PipelineError(f"the frame has a column {_VALUE!r} already: rename it")

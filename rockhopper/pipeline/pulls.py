@@ -111,7 +111,7 @@ class OrdinaryPulls:
         return read_answer(answer)
 
 
-def bulk_read(read: QueueRead) -> BulkRead:
+def make_bulk_read(read: QueueRead) -> BulkRead:
     """Convert the read of one of many queues."""
     has_moved = read.code == ResponseCode.PULL_OFFSET_MOVED
     return BulkRead(read.records, read.next_offset, read.min_offset, read.max_offset, has_moved)

@@ -26,9 +26,15 @@ from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.sending.group_sender import GroupSender
-from rockhopper.pipeline.access import Access, access_here
+from rockhopper.pipeline.access import Access, get_access
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.pulls import BulkRead, OrdinaryPulls, QueuePull, bulk_read, read_answer
+from rockhopper.pipeline.pulls import (
+    BulkRead,
+    OrdinaryPulls,
+    QueuePull,
+    make_bulk_read,
+    read_answer,
+)
 from rockhopper.protocol.bodies import GetConsumerListByGroupBody
 from rockhopper.protocol.bodies.log_history import (
     IDS_MAX,
@@ -76,7 +82,7 @@ class Remote:
         self, nameserver: str, *, timeout_s: float = 30.0, access: Access | None = None
     ) -> None:
         self.nameserver = nameserver
-        self._access = access_here() if access is None else access
+        self._access = get_access() if access is None else access
         self._access.check()
         self._timeout_s = timeout_s
         self.without_bulk: set[str] = set()
@@ -446,7 +452,7 @@ class Remote:
         numbers = (answer.ext or {}).get("leftQueues")
         if left is not None and numbers:
             left.update(first.queue._replace(queue_id=int(each)) for each in numbers.split(","))
-        return [bulk_read(each) for each in decode_queue_reads(answer.body)]
+        return [make_bulk_read(each) for each in decode_queue_reads(answer.body)]
 
     async def _read(self, wanted: QueuePull) -> BulkRead:
         queue = wanted.queue
@@ -560,7 +566,7 @@ def connect(nameserver: str, *, timeout_s: float = 30.0, access: Access | None =
 
     Without *access*, the running job or the environment sets TLS and credentials.
     """
-    access = access_here() if access is None else access
+    access = get_access() if access is None else access
     key = (os.getpid(), nameserver, timeout_s, access)
     remote = _remotes.get(key)
     if remote is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.options import nearest, read_boolean
+from rockhopper.pipeline.options import read_boolean, suggest_nearest
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -114,10 +114,10 @@ def spark_schema(columns: Iterable[str] = COLUMNS) -> "StructType":
     )
 
 
-def nearest_column(name: str, known: Iterable[str]) -> str:
-    """Like ``options.nearest`` for columns, but also accept their names in other sources."""
+def find_nearest_column(name: str, known: Iterable[str]) -> str:
+    """Like ``suggest_nearest`` for columns, but also accept their names in other sources."""
     meant = _NAMED_ELSEWHERE.get(name.lower(), name)
-    return nearest(meant if meant in known else name, known)
+    return suggest_nearest(meant if meant in known else name, known)
 
 
 def choose_columns(options: Mapping[str, str]) -> tuple[str, ...]:
@@ -172,7 +172,7 @@ def _named_columns(named: str) -> list[str]:
         name = spelled.get(part.lower())
         if name is None:
             raise PipelineError(
-                f"there is no column {part!r}{nearest_column(part, _TYPES)}: "
+                f"there is no column {part!r}{find_nearest_column(part, _TYPES)}: "
                 f"the option columns takes names among {', '.join(_TYPES)}"
             )
         if name in chosen:

@@ -15,7 +15,7 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.progress import JobProgress
 from rockhopper.pipeline.jobs.replaying import job as replaying
 from rockhopper.pipeline.jobs.replaying.work import ReplayWork
-from rockhopper.pipeline.jobs.tasks import in_this_process
+from rockhopper.pipeline.jobs.tasks import run_in_this_process
 from rockhopper.pipeline.sink import publishing
 from rockhopper.protocol.codes import RequestCode
 from tests.support.pipeline_broker import PipelineBroker
@@ -239,7 +239,7 @@ def test_every_column_that_came_over_the_network_is_that_of_the_log(
     # A copy, whose log counts to its end: the broker's own may not be on disk yet.
     log = tmp_path / "commitlog"
     shutil.copytree(broker.broker.config.store.root / "commitlog", log)
-    result = jobs.audit(str(log), archive=str(tmp_path / "archive"), run=in_this_process)
+    result = jobs.audit(str(log), archive=str(tmp_path / "archive"), run=run_in_this_process)
 
     assert (result.counts, result.unchecked) == ({}, {})
     assert result.archived_and_in_log_count == 60

@@ -17,7 +17,7 @@ from rockhopper.pipeline.jobs.auditing.job import audit
 from rockhopper.pipeline.jobs.command_line import main
 from rockhopper.pipeline.jobs.rebuilding.job import rebuild
 from rockhopper.pipeline.jobs.searching.job import search
-from rockhopper.pipeline.jobs.tasks import in_this_process
+from rockhopper.pipeline.jobs.tasks import run_in_this_process
 from tests.support.daemon import Daemon
 from tests.support.derived_stores import queue_files, write_store
 from tests.support.pipeline_broker import PipelineBroker
@@ -39,7 +39,7 @@ def broker() -> Iterator[PipelineBroker]:
 def wait_until_flushed(broker: PipelineBroker, count: int) -> Any:
     """Audit until all is on disk: a running broker tells about once a second."""
     while True:
-        result = audit(str(broker.broker.config.store.root), run=in_this_process)
+        result = audit(str(broker.broker.config.store.root), run=run_in_this_process)
         if result.record_count >= count:
             return result
 
@@ -55,8 +55,8 @@ def test_search_over_the_network_and_in_files(broker: PipelineBroker) -> None:
     path = str(broker.broker.config.store.root)
     wanted: list[dict[str, Any]] = [{"key": "order-7"}, {"contains": "paid 7"}, {"tag": "paid"}]
     for options in wanted:
-        live = search(nameserver=broker.nameserver, run=in_this_process, **options)
-        files = search(path, run=in_this_process, **options)
+        live = search(nameserver=broker.nameserver, run=run_in_this_process, **options)
+        files = search(path, run=run_in_this_process, **options)
 
         assert [one["body"] for one in live.messages] == ["paid 7"]
         assert [one["physOffset"] for one in files.messages] == [
@@ -64,7 +64,11 @@ def test_search_over_the_network_and_in_files(broker: PipelineBroker) -> None:
         ]
         assert live.messages[0]["place"].startswith("broker ")
     assert (
-        len(search(nameserver=broker.nameserver, topics=["batches"], run=in_this_process).messages)
+        len(
+            search(
+                nameserver=broker.nameserver, topics=["batches"], run=run_in_this_process
+            ).messages
+        )
         == 20
     )
 
@@ -80,7 +84,7 @@ def test_what_is_at_the_broker_and_in_an_archive_is_told_once(
         nameserver=broker.nameserver,
         archive=str(tmp_path / "history"),
         key="order-7",
-        run=in_this_process,
+        run=run_in_this_process,
     )
 
     assert [one["body"] for one in found.messages] == ["paid 7"]
@@ -98,7 +102,7 @@ def test_a_topic_that_brokers_have_no_more_is_found_in_the_archive(
 
     def found(topics: list[str]) -> list[str]:
         result = search(
-            nameserver=broker.nameserver, archive=history, topics=topics, run=in_this_process
+            nameserver=broker.nameserver, archive=history, topics=topics, run=run_in_this_process
         )
         return [one["body"] for one in result.messages]
 
@@ -107,7 +111,7 @@ def test_a_topic_that_brokers_have_no_more_is_found_in_the_archive(
     with pytest.raises(PipelineError, match=r"knows no topic 'batch' \(did you mean 'batches'"):
         found(["gone", "batch"])
     with pytest.raises(PipelineError, match=r"knows no topic 'gone'"):
-        search(nameserver=broker.nameserver, topics=["gone"], run=in_this_process)
+        search(nameserver=broker.nameserver, topics=["gone"], run=run_in_this_process)
 
 
 async def test_a_killed_broker_is_audited_and_rebuilt(tmp_path: Path) -> None:
@@ -119,10 +123,10 @@ async def test_a_killed_broker_is_audited_and_rebuilt(tmp_path: Path) -> None:
                 )
         await daemon.kill()
     store = tmp_path / "store"
-    result = audit(str(store), run=in_this_process)
+    result = audit(str(store), run=run_in_this_process)
     before = {name: data for name, data in queue_files(store).items() if "T/" in name}
 
-    rebuilt = rebuild(str(store), in_place=True, run=in_this_process)
+    rebuilt = rebuild(str(store), in_place=True, run=run_in_this_process)
 
     assert result.counts == {}
     assert result.record_count >= 60

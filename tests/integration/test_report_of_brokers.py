@@ -8,7 +8,7 @@ import pytest
 from rockhopper.pipeline.jobs.archiving.job import archive
 from rockhopper.pipeline.jobs.reporting.inputs import Chosen, archive_work, network_work
 from rockhopper.pipeline.jobs.reporting.lag import sample
-from rockhopper.pipeline.jobs.reporting.tallies import tally, together
+from rockhopper.pipeline.jobs.reporting.tallies import combine_tallies, tally
 from tests.support.pipeline_broker import PipelineBroker
 
 
@@ -42,7 +42,7 @@ def test_lag_is_sampled_by_queue(broker: PipelineBroker) -> None:
 
 def test_messages_of_brokers_are_counted(broker: PipelineBroker) -> None:
     for chosen in (Chosen(), Chosen(("orders",))):
-        found = together(map(tally, network_work(broker.nameserver, chosen, 2).tasks))
+        found = combine_tallies(map(tally, network_work(broker.nameserver, chosen, 2).tasks))
 
         queues = found["queues"].sort_by("queueId").to_pylist()
         assert [(row["topic"], row["queueId"], row["messages"]) for row in queues] == [
@@ -57,8 +57,8 @@ def test_an_archive_counts_like_the_topics_it_is_of(broker: PipelineBroker, tmp_
     broker.send("orders", ["later"], queue=0)
     archive(tmp_path / "archive", nameserver=broker.nameserver)
 
-    live = together(map(tally, network_work(broker.nameserver, Chosen(), 1).tasks))
-    kept = together(map(tally, archive_work(str(tmp_path / "archive"), Chosen(), 2).tasks))
+    live = combine_tallies(map(tally, network_work(broker.nameserver, Chosen(), 1).tasks))
+    kept = combine_tallies(map(tally, archive_work(str(tmp_path / "archive"), Chosen(), 2).tasks))
 
     for name, table in live.items():
         keys = [(column, "ascending") for column in table.column_names]

@@ -43,9 +43,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def remote(address: str) -> Iterator["SparkSession"]:
     from rockhopper import pipeline
-    from rockhopper.pipeline.jobs.remote import connected
+    from rockhopper.pipeline.jobs.remote import connect_session
 
-    session = pipeline.register(connected(address))
+    session = pipeline.register(connect_session(address))
     yield session
     session.stop()
 
@@ -156,7 +156,7 @@ def test_a_command_takes_the_address_as_its_master(address: str, tmp_path: Path)
 
 def test_what_goes_wrong_is_a_sentence(remote: "SparkSession", tmp_path: Path) -> None:
     from rockhopper.pipeline import PipelineError, jobs
-    from rockhopper.pipeline.jobs.remote import connected
+    from rockhopper.pipeline.jobs.remote import connect_session
 
     with pytest.raises(Exception, match=r"no directory"):
         remote.read.format("rocketmq-store").option("path", str(tmp_path / "none")).load().count()
@@ -169,4 +169,4 @@ def test_what_goes_wrong_is_a_sentence(remote: "SparkSession", tmp_path: Path) -
     assert "damaged" in str(raised.value)
     assert "Traceback" not in str(raised.value)
     with pytest.raises(PipelineError, match="no server of Spark Connect"):
-        connected("sc://127.0.0.1:1")
+        connect_session("sc://127.0.0.1:1")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rockhopper.pipeline import PipelineError, jobs
-from rockhopper.pipeline.jobs.tasks import in_this_process
+from rockhopper.pipeline.jobs.tasks import run_in_this_process
 from tests.support.derived_stores import (
     GEOMETRY,
     index_files,
@@ -76,9 +76,9 @@ def test_conditions_that_need_no_spark_find_what_spark_finds(
         expected = {row["physOffset"] for row in rows.where(where).select("physOffset").collect()}
         sources: list[dict[str, Any]] = [{"path": str(log.root)}, {"archive": archive}]
         for source in sources:
-            found = jobs.search(**source, where=where, limit=1000, run=in_this_process)
+            found = jobs.search(**source, where=where, limit=1000, run=run_in_this_process)
             assert {one["physOffset"] for one in found.messages} == expected, where
     by_spark = jobs.search(str(log.root), where=UNDERSTOOD[0], spark=spark)
-    here = jobs.search(str(log.root), where=UNDERSTOOD[0], run=in_this_process)
+    here = jobs.search(str(log.root), where=UNDERSTOOD[0], run=run_in_this_process)
     without_place = [[{**one, "place": ""} for one in found.messages] for found in (by_spark, here)]
     assert without_place[0] == without_place[1] != []

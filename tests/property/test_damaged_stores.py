@@ -8,7 +8,7 @@ import pytest
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.searching.job import search
-from rockhopper.pipeline.jobs.tasks import in_this_process
+from rockhopper.pipeline.jobs.tasks import run_in_this_process
 from tests.support import apache_golden
 from tests.support.derived_stores import (
     APACHE_GEOMETRY,
@@ -71,7 +71,7 @@ def test_no_damage_ends_in_anything_but_a_report(tmp_path: Path) -> None:
             report = audited(store, split_size=chance.choice((None, 4096)), **geometry)
             for finding in report.findings:
                 assert finding["path"] or finding["topic"] or finding["commitLogOffset"] is not None
-            search(str(store), key="kk", run=in_this_process)
+            search(str(store), key="kk", run=run_in_this_process)
             rebuilt(store, None, in_place=True, **geometry)
             left = set(audited(store, **geometry).counts) - OF_THE_LOG
         except PipelineError:

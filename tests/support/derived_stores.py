@@ -7,7 +7,7 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.pipeline.jobs.auditing.job import audit
 from rockhopper.pipeline.jobs.auditing.result import AuditResult
 from rockhopper.pipeline.jobs.rebuilding.job import RebuildResult, rebuild
-from rockhopper.pipeline.jobs.tasks import in_this_process
+from rockhopper.pipeline.jobs.tasks import run_in_this_process
 from tests.support import open_stores
 from tests.support.peers import Clock
 
@@ -48,14 +48,14 @@ def fill(store: MessageStore, clock: Clock, count: int) -> None:
 
 def audited(root: Path, **options: Any) -> AuditResult:
     """Audit without Spark."""
-    return audit(str(root), run=in_this_process, **{**GEOMETRY, **options})
+    return audit(str(root), run=run_in_this_process, **{**GEOMETRY, **options})
 
 
 def rebuilt(root: Path, output: Path | None, **options: Any) -> RebuildResult:
     """Rebuild without Spark."""
     given = {**GEOMETRY, **options}
     target = None if output is None else str(output)
-    return rebuild(str(root), target, run=in_this_process, **given)
+    return rebuild(str(root), target, run=run_in_this_process, **given)
 
 
 def queue_files(root: Path) -> dict[str, bytes]:

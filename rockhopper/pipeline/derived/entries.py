@@ -17,7 +17,7 @@ from rockhopper.pipeline.decoder.decode import topics
 from rockhopper.pipeline.decoder.properties import Properties
 from rockhopper.pipeline.decoder.strings import buffers_of, gather
 from rockhopper.pipeline.derived.dispatch_rules import DispatchRules
-from rockhopper.pipeline.derived.hashes import as_index_hash, hash_spans, seeded
+from rockhopper.pipeline.derived.hashes import as_index_hash, combine_hashes, hash_spans
 from rockhopper.protocol.java_hash import java_string_hash
 from rockhopper.protocol.names import SCHEDULE_TOPIC
 from rockhopper.protocol.properties import (
@@ -312,7 +312,7 @@ class _RecordWindow:
         sizes = ends - starts
         if len(data) and data.max() >= 0x80:
             sizes = _unit_counts(data, starts, ends)
-        return as_index_hash(seeded(self._seeds(suffix)[rows], hashes, sizes))
+        return as_index_hash(combine_hashes(self._seeds(suffix)[rows], hashes, sizes))
 
 
 def _unit_counts(data: Array, starts: Array, ends: Array) -> Array:

@@ -8,14 +8,14 @@ from pathlib import Path
 from rockhopper.pipeline.derived.entries import QueueKey
 from rockhopper.pipeline.derived.index_files import index_paths
 from rockhopper.pipeline.derived.index_geometry import (
-    completed,
+    complete_geometry,
     search_geometry,
     usual_size,
 )
 from rockhopper.pipeline.derived.queue_files import (
     ListedQueueFiles,
     find_queues,
-    rounded_file_size,
+    round_file_size,
     unit_layout,
 )
 from rockhopper.pipeline.errors import PipelineError
@@ -75,8 +75,8 @@ def find_geometry(
     found = _sizes_of_queue_files(root)
     index, problem = _index_geometry(root, index_slot_count, index_entry_count_max)
     return Geometry(
-        rounded_file_size(queue_file_size_bytes or found[False], False),
-        rounded_file_size(batch_queue_file_size_bytes or found[True], True),
+        round_file_size(queue_file_size_bytes or found[False], False),
+        round_file_size(batch_queue_file_size_bytes or found[True], True),
         *index,
         problem,
     )
@@ -88,10 +88,10 @@ def _index_geometry(
     """Return the index geometry, and the reason if it is unknown."""
     paths = [] if root is None else index_paths(root / INDEX_DIRECTORY)
     size = usual_size(paths)
-    noted = _noted(root)
+    noted = _read_noted(root)
     likely = noted or IndexGeometry(INDEX_SLOT_COUNT, INDEX_ENTRY_COUNT_MAX)
     if slots is not None or entries is not None:
-        given = _given(slots, entries, likely, size)
+        given = _use_given(slots, entries, likely, size)
         _check_given(given, paths, size)
         return given, ""
     if size is None:
@@ -115,12 +115,12 @@ def _detect_geometry(
     )
 
 
-def _given(
+def _use_given(
     slots: int | None, entries: int | None, likely: IndexGeometry, size: int | None
 ) -> IndexGeometry:
     given = None
     if size is not None and (slots is None or entries is None):
-        given = completed(slots, entries, size)
+        given = complete_geometry(slots, entries, size)
     return given or IndexGeometry(
         likely.slot_count if slots is None else slots,
         likely.entry_count_max if entries is None else entries,
@@ -169,7 +169,7 @@ def _first_queues(root: Path | None) -> Iterable[QueueKey]:
     return () if root is None else find_queues(root)
 
 
-def _noted(root: Path | None) -> IndexGeometry | None:
+def _read_noted(root: Path | None) -> IndexGeometry | None:
     """Return the geometry that Rockhopper stores beside an index that it creates."""
     if root is None:
         return None

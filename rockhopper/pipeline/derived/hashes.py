@@ -66,7 +66,7 @@ def _hash_segment(data: Any, starts: Positions, ends: Positions) -> Hashes:
     return hashes
 
 
-def seeded(seeds: Hashes, hashes: Hashes, sizes: Positions) -> Hashes:
+def combine_hashes(seeds: Hashes, hashes: Hashes, sizes: Positions) -> Hashes:
     """Return the hash of two concatenated strings, from both hashes and the size of the second."""
     within = np.minimum(sizes, _SEGMENT_BYTES)
     joined: Hashes = seeds * _POWERS[within] + hashes

@@ -115,10 +115,10 @@ def read_index_info(
         )
         if not look_behind or info.is_full:
             return info
-        return _with_uncounted(file.fileno(), info)
+        return _count_uncounted(file.fileno(), info)
 
 
-def _with_uncounted(descriptor: int, info: IndexFileInfo) -> IndexFileInfo:
+def _count_uncounted(descriptor: int, info: IndexFileInfo) -> IndexFileInfo:
     number, last = info.next_number, info.end_offset
     while number < info.entry_count_max:
         count = min(4096, info.entry_count_max - number)
@@ -174,7 +174,7 @@ def seconds_since(times_ms: npt.NDArray[Any], begin_ms: int) -> npt.NDArray[np.i
     return np.clip((times_ms.astype(np.int64) - begin_ms) // 1000, 0, INDEX_SECONDS_MAX)
 
 
-def chains(hashes: npt.NDArray[Any], slot_count: int) -> tuple[Any, Any]:
+def build_chains(hashes: npt.NDArray[Any], slot_count: int) -> tuple[Any, Any]:
     """Return the links of entries 1, 2, …, and the newest entry of each slot."""
     slots = hashes.astype(np.int64) % slot_count
     order = np.argsort(slots, kind="stable")
@@ -207,7 +207,7 @@ def check_chains(info: IndexFileInfo) -> Iterator[tuple[int, int, str]]:
         yield row + 1, int(positions[row]), "its entries are not in the order of the log"
     if int(positions[0]) != info.begin_offset:
         yield 1, int(positions[0]), f"its header says that it begins at {info.begin_offset}"
-    previous, newest = chains(entries["hash"], info.slot_count)
+    previous, newest = build_chains(entries["hash"], info.slot_count)
     wrong = np.flatnonzero(previous != entries["previous"])
     if len(wrong):
         row = int(wrong[0])
@@ -250,14 +250,14 @@ def file_names(times_ms: list[int]) -> list[str]:
     names: list[str] = []
     for time_ms in times_ms:
         seconds, ms = divmod(max(time_ms, 0), 1000)
-        name = f"{_local(seconds)}{ms:03d}"
+        name = f"{_format_local(seconds)}{ms:03d}"
         if names and name <= names[-1]:
             name = f"{int(names[-1]) + 1:0{_NAME_DIGITS}d}"
         names.append(name)
     return names
 
 
-def _local(seconds: int) -> str:
+def _format_local(seconds: int) -> str:
     from datetime import datetime
 
     return f"{datetime.fromtimestamp(seconds):%Y%m%d%H%M%S}"
@@ -277,7 +277,7 @@ def write_index_file(
     As in RocketMQ, the seconds of the first entry count from that time.
     """
     count = len(hashes)
-    previous, newest = chains(hashes, slot_count)
+    previous, newest = build_chains(hashes, slot_count)
     entries = np.zeros(count, ENTRY)
     entries["hash"] = hashes
     entries["position"] = positions

@@ -62,7 +62,7 @@ def usual_size(paths: Sequence[Path]) -> int | None:
     return max(sizes, key=lambda size: sizes[size]) if sizes else None
 
 
-def completed(slots: int | None, entries: int | None, size: int) -> IndexGeometry | None:
+def complete_geometry(slots: int | None, entries: int | None, size: int) -> IndexGeometry | None:
     """Return the geometry for *size* bytes when one of the two counts is known; None if no fit."""
     rest = size - INDEX_HEADER_SIZE_BYTES
     if slots is not None:
@@ -141,7 +141,7 @@ def _candidates(descriptor: int, size: int, ends: _EndEntries) -> list[IndexGeom
     for at in _places(descriptor, size, ends.end_offset):
         slots_end = at - _POSITION_AT - ends.last * INDEX_ENTRY_SIZE_BYTES
         slots = (slots_end - INDEX_HEADER_SIZE_BYTES) // INDEX_SLOT_SIZE_BYTES
-        geometry = completed(slots, None, size) if slots >= 1 else None
+        geometry = complete_geometry(slots, None, size) if slots >= 1 else None
         if geometry is not None and geometry.entry_count_max > ends.last:
             found[geometry] = None
         if len(found) == _PLACES_MAX:

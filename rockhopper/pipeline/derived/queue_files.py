@@ -188,7 +188,7 @@ class QueueWriter:
         """*file_size_bytes* is rounded up to whole units, as Rockhopper and RocketMQ do."""
         self.layout = unit_layout(key.is_batch)
         self.directory = queue_directory(root, key)
-        self.file_size_bytes = rounded_file_size(file_size_bytes, key.is_batch)
+        self.file_size_bytes = round_file_size(file_size_bytes, key.is_batch)
         self._has_directory = False
 
     def write(self, first: int, units: Units) -> None:
@@ -237,7 +237,7 @@ class QueueWriter:
         return descriptor
 
 
-def rounded_file_size(size_bytes: int, is_batch: bool) -> int:
+def round_file_size(size_bytes: int, is_batch: bool) -> int:
     """Round a configured file size up to whole units.
 
     Raises:
@@ -249,7 +249,7 @@ def rounded_file_size(size_bytes: int, is_batch: bool) -> int:
     return -(-size_bytes // unit) * unit
 
 
-def packed(units: npt.NDArray[Any], is_batch: bool) -> Units:
+def pack_units(units: npt.NDArray[Any], is_batch: bool) -> Units:
     """Convert ``entries.UNIT`` to the layout of queue files."""
     made = np.zeros(len(units), unit_layout(is_batch))
     for name in ("position", "size", "code"):

@@ -68,10 +68,10 @@ def body_hashes(
     A numpy sum with dtype uint64 wraps as intended.
     """
     numbers = (crcs & np.uint64((1 << crc_bits) - 1)) | (sizes.astype(np.uint64) << np.uint64(32))
-    return mixed(numbers ^ (queue_offsets.astype(np.uint64) + np.uint64(1)) * WEIGHT)
+    return mix(numbers ^ (queue_offsets.astype(np.uint64) + np.uint64(1)) * WEIGHT)
 
 
-def mixed(numbers: Numbers) -> Numbers:
+def mix(numbers: Numbers) -> Numbers:
     """Apply the finaliser of splitmix64: every input bit changes about half of the output bits."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * _MIX_1
     numbers = (numbers ^ (numbers >> np.uint64(27))) * _MIX_2

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rockhopper.pipeline.jobs.body_hash import WEIGHT, Numbers, body_edges, mixed
+from rockhopper.pipeline.jobs.body_hash import WEIGHT, Numbers, body_edges, mix
 from rockhopper.pipeline.schema import COLUMNS, arrow_schema
 
 HASHED_COLUMNS = tuple(name for name in COLUMNS if name not in ("topic", "brokerName", "body"))
@@ -49,21 +49,21 @@ def column_hashes(batch: pa.RecordBatch) -> dict[str, Numbers]:
         numbers = _numbers(name, values)
         if values.null_count:
             numbers = np.where(values.is_null().to_numpy(zero_copy_only=False), _NULL, numbers)
-        found[name] = mixed(numbers * _SEEDS[name] ^ places)
+        found[name] = mix(numbers * _SEEDS[name] ^ places)
     return found
 
 
-def sums_of(hashes: dict[str, Numbers], rows: Any = slice(None)) -> ColumnSums:
+def sum_columns(hashes: dict[str, Numbers], rows: Any = slice(None)) -> ColumnSums:
     """Sum the hashes from ``column_hashes`` over *rows*."""
     return tuple(int(hashes[name][rows].sum(dtype=np.uint64)) for name in HASHED_COLUMNS)
 
 
-def added(one: ColumnSums, other: ColumnSums) -> ColumnSums:
+def add_sums(one: ColumnSums, other: ColumnSums) -> ColumnSums:
     """Add the sums of two parts."""
     return tuple((a + b) % (1 << 64) for a, b in zip(one, other, strict=True))
 
 
-def total_of(sums: ColumnSums) -> int:
+def compute_total(sums: ColumnSums) -> int:
     """Return the value that manifests of format 3 hold for these columns."""
     return sum(sums) % (1 << 64)
 
@@ -90,7 +90,7 @@ def _text_numbers(values: Any) -> Numbers:
     if not len(values):
         return np.zeros(0, np.uint64)
     edges = body_edges(values)
-    return _span_numbers(_padded(values.buffers()[2]), edges)
+    return _span_numbers(_pad(values.buffers()[2]), edges)
 
 
 def _map_numbers(values: Any) -> Numbers:
@@ -101,13 +101,13 @@ def _map_numbers(values: Any) -> Numbers:
     keys, items = values.keys, values.items
     key_edges, item_edges = body_edges(keys), body_edges(items)
     sizes = np.stack((np.diff(key_edges), np.diff(item_edges)), axis=1).astype("<i4")
-    found = _span_numbers(_padded(keys.buffers()[2]), key_edges[rows])
-    found ^= mixed(_span_numbers(_padded(items.buffers()[2]), item_edges[rows]))
-    numbers: Numbers = found + _span_numbers(_padded(sizes.tobytes()), rows * _WORD_BYTES)
+    found = _span_numbers(_pad(keys.buffers()[2]), key_edges[rows])
+    found ^= mix(_span_numbers(_pad(items.buffers()[2]), item_edges[rows]))
+    numbers: Numbers = found + _span_numbers(_pad(sizes.tobytes()), rows * _WORD_BYTES)
     return numbers
 
 
-def _padded(buffer: Any) -> npt.NDArray[np.uint8]:
+def _pad(buffer: Any) -> npt.NDArray[np.uint8]:
     data = np.frombuffer(buffer, np.uint8) if buffer is not None else np.empty(0, np.uint8)
     return np.append(data, np.zeros(_WORD_BYTES, np.uint8))
 

@@ -10,7 +10,7 @@ from rockhopper.pipeline.errors import PipelineError
 
 
 @contextmanager
-def naming_disk_problems() -> Iterator[None]:
+def name_disk_problems() -> Iterator[None]:
     """Turn the OSError of a full disk or a protected directory into a PipelineError.
 
     It decorates every job. The error of a closed pipe stays unchanged.

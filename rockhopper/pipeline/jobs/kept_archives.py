@@ -19,7 +19,7 @@ from rockhopper.pipeline.jobs.archiving.manifest import Manifest
 from rockhopper.pipeline.jobs.options import duration_ms, option
 from rockhopper.pipeline.jobs.progress import JobProgress
 from rockhopper.pipeline.jobs.results import UsageProblem
-from rockhopper.pipeline.options import near_or_some
+from rockhopper.pipeline.options import suggest_near_or_some
 
 Clock = Callable[[], int]
 KEEP_OLD_MS = 3_600_000
@@ -66,11 +66,11 @@ def check_topics(catalog: Catalog, topics: Iterable[str]) -> None:
         if topic not in known:
             raise UsageProblem(
                 f"the archive {catalog.files.location} has no topic {topic!r}"
-                f"{near_or_some(topic, sorted(known))}: correct the name"
+                f"{suggest_near_or_some(topic, sorted(known))}: correct the name"
             )
 
 
-def brought_up(catalog: Catalog, progress: JobProgress, now_ms: int) -> Manifest:
+def bring_up(catalog: Catalog, progress: JobProgress, now_ms: int) -> Manifest:
     """Complete or clear a killed run, and return the newest manifest.
 
     The caller must hold the lock.

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from rockhopper.client.network.tls import Tls
-from rockhopper.pipeline.access import coming_in
+from rockhopper.pipeline.access import use_access
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.disk import naming_disk_problems
+from rockhopper.pipeline.jobs.disk import name_disk_problems
 from rockhopper.pipeline.jobs.progress import JobProgress
 from rockhopper.pipeline.jobs.results import UsageProblem
 from rockhopper.pipeline.options import Options
@@ -176,7 +176,7 @@ class StoreOptions(JobOptions):
 
 def _access_of(asked: JobOptions) -> AbstractContextManager[None]:
     if isinstance(asked, BrokersOptions):
-        return coming_in(asked.tls, asked.credentials)
+        return use_access(asked.tls, asked.credentials)
     return nullcontext()
 
 
@@ -192,7 +192,7 @@ def job(
     def decorate(function: Callable[[Asked], Result]) -> Callable[Fields, Result]:
         @wraps(function)
         def call(*args: Fields.args, **kwargs: Fields.kwargs) -> Result:
-            with naming_disk_problems():
+            with name_disk_problems():
                 asked = options(*args, **kwargs)
                 with _access_of(asked):
                     return function(asked)

@@ -29,7 +29,7 @@ _PATIENCE_S = 10
 _INSTALL = "pip install 'rockhopper-mq[connect]'"
 
 
-def connected(address: str) -> "SparkSession":
+def connect_session(address: str) -> "SparkSession":
     """Return a session of the server at *address*, ``sc://host:15002``.
 
     Raises:

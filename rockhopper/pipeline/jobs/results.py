@@ -36,7 +36,7 @@ class JobResult:
         options = " ".join(f"--without {name}" for name in self.away)
         return (
             f"{are(self.away)} away, so what is there is missing here: start "
-            f"{_them(self.away)} and run this again; if gone for good, say so with {options}"
+            f"{_format_them(self.away)} and run this again; if gone for good, say so with {options}"
         )
 
     def lines(self) -> Iterable[str]:
@@ -53,7 +53,7 @@ def are(brokers: Sequence[str]) -> str:
     return f"the broker {named} is" if len(brokers) == 1 else f"the brokers {named} are"
 
 
-def _them(brokers: Sequence[str]) -> str:
+def _format_them(brokers: Sequence[str]) -> str:
     return "it" if len(brokers) == 1 else "them"
 
 
@@ -90,7 +90,7 @@ def _scalar_as_document(value: Any) -> Any:
     return value
 
 
-def size_text(size_bytes: int) -> str:
+def format_size(size_bytes: int) -> str:
     """Format a size: ``1.4 GB``."""
     size = float(size_bytes)
     for unit in ("bytes", "KB", "MB", "GB", "TB"):
@@ -100,6 +100,6 @@ def size_text(size_bytes: int) -> str:
     raise AssertionError
 
 
-def count_text(count: int, noun: str, plural: str = "") -> str:
+def format_count(count: int, noun: str, plural: str = "") -> str:
     """Format a count: ``1 file``, ``2,000 files``."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

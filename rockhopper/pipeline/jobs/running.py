@@ -21,7 +21,7 @@ from rockhopper.client.commands.running import (
 )
 from rockhopper.client.printable import make_printable
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.disk import naming_disk_problems
+from rockhopper.pipeline.jobs.disk import name_disk_problems
 from rockhopper.pipeline.jobs.options import JobOptions
 from rockhopper.pipeline.jobs.progress import JobProgress
 from rockhopper.pipeline.jobs.results import JobResult, UsageProblem, as_document
@@ -102,7 +102,7 @@ def nameserver_text(*, or_default: bool = False) -> str | None:
     return None if text is None and not or_default else ";".join(parse_nameservers(text))
 
 
-def named_brokers(question: str, *, is_agreed: bool, remedy: str) -> str:
+def name_brokers(question: str, *, is_agreed: bool, remedy: str) -> str:
     """Return the name servers that a job copies from or to.
 
     If neither --nameserver nor $NAMESRV_ADDR is set, the user must confirm the default address. The
@@ -152,7 +152,7 @@ def run_job(
 
     hush()
     try:
-        with naming_disk_problems():
+        with name_disk_problems():
             # A descriptor of its own, because standard error is redirected for Java for a while.
             with open(os.dup(2), "w") as stream:
                 with JobProgress(stream, is_wanted=not quiet) as progress:

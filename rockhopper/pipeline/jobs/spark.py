@@ -19,7 +19,7 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.progress import JobProgress
 from rockhopper.pipeline.jobs.remote import (
     REMOTE,
-    connected,
+    connect_session,
     default_parallelism,
     run_remotely,
 )
@@ -65,7 +65,7 @@ def job_session(
         return register(spark) if is_remote(spark) else spark
     check_packages()
     if master is not None and master.startswith(REMOTE):
-        made = register(connected(master))
+        made = register(connect_session(master))
         _own.append(made)
         return made
     from pyspark.sql import SparkSession
@@ -87,7 +87,7 @@ def _start_session(job: str, master: str, conf: Mapping[str, str]) -> "SparkSess
 
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    with quiet() as settings:
+    with keep_quiet() as settings:
         return local_session(f"rockhopper {job}", master=master, **settings, **conf)
 
 
@@ -103,7 +103,7 @@ def hush() -> None:
 
 
 @contextmanager
-def quiet() -> Iterator[dict[str, str]]:
+def keep_quiet() -> Iterator[dict[str, str]]:
     """Yield settings for a session started in this block; its Java then logs nothing."""
     if not _is_hushed:
         yield {}
@@ -193,7 +193,7 @@ def _run_in_java(
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        with described(spark, description):
+        with describe_jobs(spark, description):
             context.setLocalProperty("spark.jobGroup.id", group)
             context.setLocalProperty("spark.job.interruptOnCancel", "true")
             return context.parallelize(list(tasks), len(tasks)).map(work, True).collect()
@@ -213,7 +213,7 @@ def _run_in_java(
 
 
 @contextmanager
-def described(spark: "SparkSession", description: str) -> Iterator[None]:
+def describe_jobs(spark: "SparkSession", description: str) -> Iterator[None]:
     """Set the description in Spark's UI of jobs that this thread starts inside the block.
 
     The previous description is restored afterwards. Spark Connect sessions are unchanged.

@@ -23,7 +23,7 @@ def runner(job: str, asked: JobOptions, *, size_bytes: int) -> RunTasks:
     *size_bytes* is the total size that the tasks read.
     """
     if is_small(asked, size_bytes):
-        return in_this_process
+        return run_in_this_process
     sessions: list[SparkSession] = []
 
     def run(tasks: Sequence[Any], work: Callable[[Any], Any], label: str) -> list[Any]:
@@ -47,7 +47,9 @@ def is_small(asked: JobOptions, size_bytes: int) -> bool:
     return is_free and size_bytes <= SMALL_BYTES
 
 
-def in_this_process(tasks: Sequence[Any], work: Callable[[Any], Any], label: str = "") -> list[Any]:
+def run_in_this_process(
+    tasks: Sequence[Any], work: Callable[[Any], Any], label: str = ""
+) -> list[Any]:
     """Run the tasks in order, without Spark."""
     return [work(task) for task in tasks]
 

@@ -13,12 +13,12 @@ from rockhopper.pipeline.network.positions import (
     EARLIEST,
     LATEST,
     Offsets,
+    expand_times,
     resolve_json,
-    times_by_queue,
 )
 from rockhopper.pipeline.network.rules import Position, TopicReadRules
 from rockhopper.pipeline.network.stream_offset import Place, place_of
-from rockhopper.pipeline.options import near_or_some
+from rockhopper.pipeline.options import suggest_near_or_some
 from rockhopper.pipeline.pulls import QueuePull
 from rockhopper.pipeline.remote import LogPasts, Remote, connect
 from rockhopper.pipeline.retrying import is_unknown_topic
@@ -117,7 +117,7 @@ class Discovery:
                     "failOnDataLoss=false to continue without it"
                 ) from RouteNotFoundError(topic)
             if not rules.pattern:
-                near = near_or_some(topic, application_topics(self.remote.topics()))
+                near = suggest_near_or_some(topic, application_topics(self.remote.topics()))
                 raise PipelineError(
                     f"the name server {rules.nameserver} knows no topic {topic!r}{near}: "
                     f"correct the name, create it (rockhopper topic create {topic}), or check "
@@ -133,7 +133,7 @@ class Discovery:
         rules = self._rules
         if rules.pattern in ("", ANY_TOPIC):
             return ""
-        near = near_or_some(rules.pattern, application_topics(self.remote.topics()))
+        near = suggest_near_or_some(rules.pattern, application_topics(self.remote.topics()))
         return (
             f"the option subscribePattern={rules.pattern!r} matches none of the topics that "
             f"the name server {rules.nameserver} knows{near}: correct it (it has to match "
@@ -260,7 +260,7 @@ class Discovery:
         if queue.topic in position.times_ms:
             named = {queue.topic: position.times_ms[queue.topic]}
             option = "startingOffsetsByTimestamp"
-            time_ms = resolve_json(option, times_by_queue(named, held), held).get(queue)
+            time_ms = resolve_json(option, expand_times(named, held), held).get(queue)
         if time_ms is not None:
             return self.offset_at(queue, time_ms)
         if position.word == "committed":
@@ -322,7 +322,7 @@ class Discovery:
         ranges: Mapping[MessageQueue, tuple[int, int]],
     ) -> Offsets:
         name = option.replace("Offsets", "OffsetsByTimestamp")
-        wanted = resolve_json(name, times_by_queue(position.times_ms, ranges), ranges)
+        wanted = resolve_json(name, expand_times(position.times_ms, ranges), ranges)
         resolved: Offsets = {}
         for queue, (low, high) in ranges.items():
             resolved[queue] = low if option.startswith("starting") else high

@@ -86,7 +86,7 @@ def resolve_json(
     return found
 
 
-def times_by_queue(document: Mapping[str, Any], queues: Iterable[MessageQueue]) -> dict[str, Any]:
+def expand_times(document: Mapping[str, Any], queues: Iterable[MessageQueue]) -> dict[str, Any]:
     """Expand *document*: where it has one time for a topic or a broker, set it for each queue.
 
     Other values stay unchanged; ``resolve_json`` validates them.

@@ -95,7 +95,7 @@ class _RangeReader:
             rest = list(wanted[len(reads) :])
             for each, read in zip(wanted, reads, strict=False):
                 if read.has_moved or read.next_offset <= each.begin:
-                    behind = _skipped(each, read, self._rules)
+                    behind = _skip(each, read, self._rules)
                 else:
                     found.append((each, read))
                     behind = read.next_offset
@@ -153,7 +153,7 @@ class _RangeReader:
         except PipelineError as error:
             if not is_unknown_topic(error):
                 raise
-            return [_without_topic(each, error, self._rules) for each in wanted]
+            return [_drop_topic(each, error, self._rules) for each in wanted]
 
 
 def _place(wanted: Range) -> tuple[str, str, str]:
@@ -208,7 +208,7 @@ class Few:
         )
 
 
-def _without_topic(wanted: Range, error: PipelineError, rules: TopicReadRules) -> BulkRead:
+def _drop_topic(wanted: Range, error: PipelineError, rules: TopicReadRules) -> BulkRead:
     """Return an empty read for a topic that was deleted or recreated, if options allow it."""
     said = f"{wanted.queue} cannot be read from offset {wanted.begin} to {wanted.end}"
     if rules.fail_on_data_loss:
@@ -243,7 +243,7 @@ def _batches(wanted: Range, read: BulkRead, rules: TopicReadRules) -> Iterator[p
             decompress=rules.decompress,
             crc=rules.crc,
         ):
-            batch = _within(batch, offset, wanted.end)
+            batch = _cut_to_range(batch, offset, wanted.end)
             rows += batch.num_rows
             if len(columns) > len(rules.decoded_columns):
                 batch = batch.select(list(rules.decoded_columns))
@@ -272,7 +272,7 @@ def _worth_decoding(
     return offsets[np.logical_and.reduce([holding(read.body, offsets, ends, n) for n in needles])]
 
 
-def _within(batch: pa.RecordBatch, begin: int, end: int) -> pa.RecordBatch:
+def _cut_to_range(batch: pa.RecordBatch, begin: int, end: int) -> pa.RecordBatch:
     """Keep only the messages of [begin, end): batches come whole, and filtered reads go further."""
     offsets = batch.column("queueOffset").to_numpy(zero_copy_only=False)
     if len(offsets) and offsets[0] >= begin and offsets.max() < end:
@@ -280,7 +280,7 @@ def _within(batch: pa.RecordBatch, begin: int, end: int) -> pa.RecordBatch:
     return batch.filter(pa.array(np.logical_and(offsets >= begin, offsets < end)))
 
 
-def _skipped(wanted: Range, read: BulkRead, rules: TopicReadRules) -> int:
+def _skip(wanted: Range, read: BulkRead, rules: TopicReadRules) -> int:
     """Return the offset at which to continue if the queue does not hold the requested offset."""
     if rules.fail_on_data_loss:
         raise PipelineError(

@@ -9,7 +9,7 @@ from rockhopper.pipeline.access import ACCESS_OPTIONS, Access, read_access
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.network.pace import MAX_TRIGGER_DELAY_MS
 from rockhopper.pipeline.network.positions import parse_json
-from rockhopper.pipeline.options import NOT_SERVED, Options, nearest
+from rockhopper.pipeline.options import NOT_SERVED, Options, suggest_nearest
 from rockhopper.pipeline.retrying import Patience
 from rockhopper.pipeline.schema import COLUMN_OPTIONS, choose_columns
 from rockhopper.pipeline.where import Where, parse_where, read_where, with_columns
@@ -146,9 +146,9 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> TopicReadRules:
     Raises:
         PipelineError: an option is unknown, invalid, missing, or contradicts another.
     """
-    options = Options(SOURCE, _without_aliases(given), (*READ_OPTIONS, *NOT_SERVED))
+    options = Options(SOURCE, _drop_aliases(given), (*READ_OPTIONS, *NOT_SERVED))
     options.refuse_not_served()
-    topics, pattern, assign = _what_to_read(options)
+    topics, pattern, assign = _choose_topics(options)
     group, prefix = _groups(options)
     commits = options.choice("commitOffsets", ("none", "onbatch")) == "onbatch"
     if commits and not group:
@@ -186,7 +186,7 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> TopicReadRules:
         commits=commits,
         expression=expression,
         expression_type=expression_type,
-        columns=choose_columns(_without_aliases(given)),
+        columns=choose_columns(_drop_aliases(given)),
         crc=options.choice("verifyCrc", ("off", "flag", "fail")),
         decompress=options.boolean("decompress", True),
         reading_group=group or prefix,
@@ -243,7 +243,7 @@ def _of_batches(options: Options, name: str, *, streaming: bool) -> Mapping[str,
     return parse_json(name, text) if text else {}
 
 
-def _without_aliases(given: Mapping[str, str]) -> dict[str, str]:
+def _drop_aliases(given: Mapping[str, str]) -> dict[str, str]:
     named: dict[str, str] = {}
     for name, value in given.items():
         proper = _ALIASES.get(name.lower(), name)
@@ -256,7 +256,7 @@ def _without_aliases(given: Mapping[str, str]) -> dict[str, str]:
     return named
 
 
-def _what_to_read(options: Options) -> tuple[tuple[str, ...], str, Mapping[str, Any]]:
+def _choose_topics(options: Options) -> tuple[tuple[str, ...], str, Mapping[str, Any]]:
     ways = [name for name in ("subscribe", "subscribePattern", "assign") if options.text(name)]
     if len(ways) != 1:
         said = " and ".join(ways) + " are" if ways else "none is"
@@ -298,7 +298,7 @@ def _position(options: Options, which: str, default: str) -> Position:
     words = ("latest",) if which == "ending" else ("earliest", "latest", "committed")
     if text.lower() not in words:
         raise PipelineError(
-            f"the option {name} is {text!r}{nearest(text, words)}: set it to "
+            f"the option {name} is {text!r}{suggest_nearest(text, words)}: set it to "
             f"{' or '.join((', '.join(words), 'to JSON'))} such as "
             '{"orders": {"broker-a": {"0": 23}}}'
         )

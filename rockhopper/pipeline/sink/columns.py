@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.schema import COLUMNS, OPTIONAL_COLUMNS, nearest_column
+from rockhopper.pipeline.schema import COLUMNS, OPTIONAL_COLUMNS, find_nearest_column
 from rockhopper.pipeline.sink.rules import SinkRules
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ def _unknown(name: str) -> str:
     if name in COLUMNS or name in OPTIONAL_COLUMNS:
         return f"the column {name!r} is one that only brokers fill: drop it; a sink takes {listed}"
     return (
-        f"a sink has no column {name!r}{nearest_column(name, SINK_COLUMNS)}: drop or rename it; it "
-        f"takes {listed}"
+        f"a sink has no column {name!r}{find_nearest_column(name, SINK_COLUMNS)}: drop or rename "
+        f"it; it takes {listed}"
     )
 
 

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Collection, Mapping
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.archiving.files import files_at, naming_damage
+from rockhopper.pipeline.jobs.archiving.files import files_at, name_damage
 from rockhopper.pipeline.remote import Remote
 
 TOPICS_FILE = "rockhopper-sink-topics.json"
@@ -80,7 +80,7 @@ def _find_ids(remote: Remote, topics: Collection[str]) -> dict[tuple[str, str], 
 
 def _decode(data: bytes, checkpoint: str) -> _TopicIds:
     remedy = "delete it; then it is unknown whether a topic was recreated before that"
-    with naming_damage(f"{checkpoint}/{TOPICS_FILE}", remedy):
+    with name_damage(f"{checkpoint}/{TOPICS_FILE}", remedy):
         return {topic: dict(brokers.items()) for topic, brokers in json.loads(data).items()}
 
 

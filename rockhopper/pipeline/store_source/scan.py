@@ -105,7 +105,7 @@ class _Scanner:
             is_bad = _is_bad(records, at)
             if is_bad.any():
                 first = int(is_bad.argmax())
-                reason = _why_bad(records, first, at)
+                reason = _explain_damage(records, first, at)
                 stopped_at = at + int(records.offsets[first])
                 yield from self._counted(pick(records, slice(first)))
                 return (yield from self._damage(stopped_at, reason))
@@ -175,7 +175,7 @@ class _Scanner:
             found = walk(head := self._read(at, min(size, RECORD_SIZE_BYTES_MAX)), 0, 1)
         if len(found.offsets):
             records = read_records(np.frombuffer(head, np.uint8), found.offsets)
-            yield from self._damage(at, _why_bad(records, 0, at))
+            yield from self._damage(at, _explain_damage(records, 0, at))
         else:
             yield from self._damage(at, self._why_stopped(found, at, size))
 
@@ -248,7 +248,7 @@ def _is_bad(records: Records, at: int) -> npt.NDArray[np.bool_]:
     return bad
 
 
-def _why_bad(records: Records, row: int, at: int) -> str:
+def _explain_damage(records: Records, row: int, at: int) -> str:
     if not records.sound[row]:
         return "the sizes in a record do not add up"
     says, is_at = int(records.heads["physOffset"][row]), at + int(records.offsets[row])

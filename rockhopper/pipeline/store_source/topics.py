@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.options import near_or_some
+from rockhopper.pipeline.options import suggest_near_or_some
 from rockhopper.protocol.names import is_system_topic
 from rockhopper.protocol.store import table_changes
 from rockhopper.protocol.store.journal_records import Record, decode_records
@@ -101,7 +101,7 @@ def check_topics(root: Path | None, topics: Iterable[str]) -> None:
     for topic in sorted(topics):
         if known is None or topic in known or is_system_topic(topic):
             continue
-        near = near_or_some(topic, application_topics(known))
+        near = suggest_near_or_some(topic, application_topics(known))
         raise PipelineError(
             f"the store {root} has no topic {topic!r}{near}: correct the name, or, if the topic "
             "was deleted, read what the log still holds of it with rocketmq-store's option "

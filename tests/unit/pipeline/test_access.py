@@ -11,10 +11,10 @@ from rockhopper.client.network.tls import TlsOptions
 from rockhopper.pipeline.access import (
     ACCESS_OPTIONS,
     Access,
-    access_here,
-    coming_in,
-    options_here,
+    get_access,
+    list_access_options,
     read_access,
+    use_access,
 )
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.options import Options
@@ -48,13 +48,13 @@ def test_without_options_the_environment_decides_for_the_workers_too(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert read() is False
-    assert options_here() == {}
+    assert list_access_options() == {}
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ROCKHOPPER_TLS_CA", "ca.pem")
     assert read() == TlsOptions("ca.pem")
-    assert read(**options_here()) == TlsOptions(str(tmp_path / "ca.pem"))
+    assert read(**list_access_options()) == TlsOptions(str(tmp_path / "ca.pem"))
     monkeypatch.setenv("ROCKHOPPER_TLS", "perhaps")
-    for ask in (read, options_here):
+    for ask in (read, list_access_options):
         with pytest.raises(PipelineError, match="ROCKHOPPER_TLS"):
             ask()
 
@@ -71,7 +71,7 @@ def test_credentials_are_a_files_and_their_path_alone_travels(
     assert b"hidden" not in pickle.dumps(found)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ROCKHOPPER_CREDENTIALS_FILE", "credentials")
-    assert options_here() == {"credentialsFile": str(path)}
+    assert list_access_options() == {"credentialsFile": str(path)}
     assert read_credentials() == found
 
 
@@ -85,19 +85,19 @@ def test_a_job_goes_before_the_environment_and_only_while_it_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ROCKHOPPER_TLS_CA", "other.pem")
-    outside = access_here()
+    outside = get_access()
     file = CredentialsFile(str(tmp_path / "al"))
-    with coming_in(TlsOptions("ca.pem"), "al"):
-        assert access_here() == Access(TlsOptions("ca.pem"), file)
+    with use_access(TlsOptions("ca.pem"), "al"):
+        assert get_access() == Access(TlsOptions("ca.pem"), file)
         assert read() == TlsOptions("ca.pem")
         assert read_credentials() == file
-        assert options_here()["tlsCa"] == str(tmp_path / "ca.pem")
-        assert options_here()["credentialsFile"] == file.path
-        with coming_in(None, None):
-            assert access_here().credentials == file
-    with coming_in(False, None):
-        assert access_here().tls is False
-    assert access_here() == outside
+        assert list_access_options()["tlsCa"] == str(tmp_path / "ca.pem")
+        assert list_access_options()["credentialsFile"] == file.path
+        with use_access(None, None):
+            assert get_access().credentials == file
+    with use_access(False, None):
+        assert get_access().tls is False
+    assert get_access() == outside
 
 
 def test_a_file_that_is_not_here_is_named_with_the_host(tmp_path: Path) -> None:

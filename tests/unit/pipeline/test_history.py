@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rockhopper.pipeline import PipelineError, history_view, jobs
-from rockhopper.pipeline.history import _history, reached_by, starts
+from rockhopper.pipeline.history import _history, find_reached, make_start_options
 from rockhopper.pipeline.jobs.archiving.manifest import (
     ArchivedFile,
     LogPosition,
@@ -26,15 +26,17 @@ def test_queues_that_were_read_over_the_network_begin_where_the_newest_manifest_
     reached = Reached({"orders": {"a": {"0": 10}}}, {"orders": {"a": "id"}})
     first = replace(EMPTY, queues=(QUEUE,))
     second = replace(EMPTY, run=2, queues=(replace(QUEUE, last_offset=8),), reached=reached)
-    assert reached_by([first, second]) == reached
-    found = starts(reached, ["orders", "other"])
+    assert find_reached([first, second]) == reached
+    found = make_start_options(reached, ["orders", "other"])
     assert {name: json.loads(text) for name, text in found.items()} == {
         "startingOffsets": reached.positions,
         "topicIds": reached.topic_ids,
     }
-    assert starts(reached, ["other"]) == {}
+    assert make_start_options(reached, ["other"]) == {}
     logs = {"a": ["new", "old"]}
-    assert json.loads(starts(replace(reached, logs=logs), ["orders"])["logEpochs"]) == logs
+    assert (
+        json.loads(make_start_options(replace(reached, logs=logs), ["orders"])["logEpochs"]) == logs
+    )
 
 
 def test_queues_that_came_from_files_begin_behind_their_last_message() -> None:
@@ -46,10 +48,10 @@ def test_queues_that_came_from_files_begin_behind_their_last_message() -> None:
         ),
         replace(EMPTY, run=2, queues=(later,), log_positions=logs),
     ]
-    assert reached_by(manifests).positions == {"orders": {"a": {"0": 15, "1": 4}}}
+    assert find_reached(manifests).positions == {"orders": {"a": {"0": 15, "1": 4}}}
     nameless = replace(QUEUE, broker="")
     with pytest.raises(PipelineError, match="archive it again with --broker-name"):
-        reached_by([replace(EMPTY, queues=(nameless,), log_positions={"": LogPosition({})})])
+        find_reached([replace(EMPTY, queues=(nameless,), log_positions={"": LogPosition({})})])
 
 
 def test_files_that_were_merged_or_have_expired_are_no_history(

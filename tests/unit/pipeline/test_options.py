@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.options import NOT_SERVED, Options, near_or_some, nearest, read_boolean
+from rockhopper.pipeline.options import (
+    NOT_SERVED,
+    Options,
+    read_boolean,
+    suggest_near_or_some,
+    suggest_nearest,
+)
 
 KNOWN = ("nameServer", "path", "splitSize", "startingTime", "mode")
 
@@ -145,10 +151,10 @@ def test_what_is_no_time_is_refused() -> None:
     ],
 )
 def test_a_few_that_there_are(name: str, known: list[str], said: str) -> None:
-    assert near_or_some(name, known) == said
+    assert suggest_near_or_some(name, known) == said
 
 
 def test_nothing_near_is_nothing_said() -> None:
     known: Any = ["alpha"]
-    assert nearest("zzz", known) == ""
-    assert nearest("ALPHA", known) == " (did you mean 'alpha'?)"
+    assert suggest_nearest("zzz", known) == ""
+    assert suggest_nearest("ALPHA", known) == " (did you mean 'alpha'?)"

@@ -40,8 +40,13 @@ from pathlib import Path
 
 from rockhopper.paths import check_relative
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.archiving.files import Files, naming_damage
-from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, Manifest, folded, left_of
+from rockhopper.pipeline.jobs.archiving.files import Files, name_damage
+from rockhopper.pipeline.jobs.archiving.manifest import (
+    ArchivedFile,
+    Manifest,
+    fold_manifests,
+    list_left,
+)
 
 OWN_DIRECTORY = "_rockhopper"
 CURRENT_FILE = f"{OWN_DIRECTORY}/current.json"
@@ -86,7 +91,7 @@ class Catalog:
             self._refuse_headless()
             return None, 0
         remedy = 'write {"manifest": "…"} with the name of the newest manifest beside it'
-        with naming_damage(f"{self.files.location}/{CURRENT_FILE}", remedy):
+        with name_damage(f"{self.files.location}/{CURRENT_FILE}", remedy):
             pointer = json.loads(data)
             name, base = str(pointer["manifest"]), int(pointer.get("base", 0))
             if not _MANIFEST_NAME.fullmatch(name):
@@ -157,7 +162,7 @@ class Catalog:
         if not any(each.removed for each in old):
             return
         last = old[-1].run
-        self.files.write(base_file(last), folded(old).to_json())
+        self.files.write(base_file(last), fold_manifests(old).to_json())
         self._point_to(manifest_file(current.run), last)
         self._remove_folded(current.run, last)
 
@@ -183,7 +188,7 @@ class Catalog:
 
     def archived_files(self) -> list[ArchivedFile]:
         """Return all files of the archive, in the order in which they were added."""
-        return left_of(self.manifests())
+        return list_left(self.manifests())
 
     def topics(self) -> set[str]:
         """Return the topics that the archive has read, including those without messages."""
@@ -228,7 +233,7 @@ class Catalog:
             return None
         where = f"{self.files.location}/{INTENT_FILE}"
         remedy = "delete it together with the files of the newest run that no manifest lists"
-        with naming_damage(where, remedy):
+        with name_damage(where, remedy):
             document = json.loads(data)
             staged = [_check_staged(str(name)) for name in document["staged"]]
             manifest = Manifest.from_json(json.dumps(document["manifest"]).encode(), where)
@@ -300,7 +305,7 @@ class Catalog:
                 self.files.remove_tree(f"{REPLACED_DIRECTORY}/{name}")
 
 
-def kept_path(path: str) -> str:
+def find_kept_path(path: str) -> str:
     """Return the current path of a local archive file that a plan refers to.
 
     Raises:

@@ -7,7 +7,7 @@ import click
 
 from rockhopper.client.commands.running import nameserver_option
 from rockhopper.pipeline.jobs.archiving.options import ArchiveOptions
-from rockhopper.pipeline.jobs.running import named_brokers, nameserver_text, options_of, run_asked
+from rockhopper.pipeline.jobs.running import name_brokers, nameserver_text, options_of, run_asked
 
 
 @click.command()
@@ -33,7 +33,7 @@ def archive(directory: str, path: str | None, is_agreed: bool, **asked: Any) -> 
     if path is None:
         topics, pattern = asked["topics"], asked["pattern"]
         what = " and ".join(topics) or (f"topics like {pattern}" if pattern else "every topic")
-        asked["nameserver"] = named_brokers(
+        asked["nameserver"] = name_brokers(
             f"Archive {what} of the brokers behind {{}} into {directory}?",
             is_agreed=is_agreed or asked["dry_run"],
             remedy="--path STORE, ",

@@ -32,7 +32,7 @@ class LocalFiles:
         """Return the path of a file. Raises PipelineError if it is outside the directory."""
         if not name:
             return self._root
-        with naming_damage(self.location, _NOT_YOURS):
+        with name_damage(self.location, _NOT_YOURS):
             return check_inside(self._root, name)
 
     def read(self, name: str) -> bytes | None:
@@ -166,7 +166,7 @@ class RemoteFiles:
     def path(self, name: str) -> str:
         """Return the path of a file. Raises PipelineError if it is outside the root."""
         if name:
-            with naming_damage(self.location, _NOT_YOURS):
+            with name_damage(self.location, _NOT_YOURS):
                 check_relative(name)
         return f"{self._root}/{name}" if name else self._root
 
@@ -241,7 +241,7 @@ class RemoteFiles:
 
 
 @contextmanager
-def naming_damage(where: str, remedy: str) -> Iterator[None]:
+def name_damage(where: str, remedy: str) -> Iterator[None]:
     """Turn errors of an invalid document into a PipelineError that names it."""
     try:
         yield
@@ -250,7 +250,7 @@ def naming_damage(where: str, remedy: str) -> Iterator[None]:
 
 
 @contextmanager
-def naming_unreadable(where: str) -> Iterator[None]:
+def name_unreadable(where: str) -> Iterator[None]:
     """Turn errors of an unreadable archive file into a PipelineError that names it."""
     import pyarrow as pa
 

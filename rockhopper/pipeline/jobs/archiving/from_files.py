@@ -15,7 +15,7 @@ from rockhopper.pipeline.decoder import Records, pick
 from rockhopper.pipeline.decoder.decode import topics
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.manifest import LogPosition
-from rockhopper.pipeline.jobs.archiving.selection import Selection, archived_up_to
+from rockhopper.pipeline.jobs.archiving.selection import Selection, find_archived_end
 from rockhopper.pipeline.jobs.archiving.writing import SplitWriter, WriteTarget, WrittenSplit
 from rockhopper.pipeline.store_source.directory import StoreDirectory
 from rockhopper.pipeline.store_source.pieces import FilePiece
@@ -131,7 +131,7 @@ class _Sorted(ScanReading):
         """Return the log offset at which archiving a topic starts; None if it is not chosen."""
         if topic not in self._starts:
             is_chosen = self._work.selection.chooses(topic)
-            start = archived_up_to(self._work.archived, topic) if is_chosen else None
+            start = find_archived_end(self._work.archived, topic) if is_chosen else None
             self._starts[topic] = start
         return self._starts[topic]
 

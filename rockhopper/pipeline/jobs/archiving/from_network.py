@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from rockhopper.client.queues import MessageQueue
-from rockhopper.pipeline.access import options_here
+from rockhopper.pipeline.access import list_access_options
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.manifest import Reached
 from rockhopper.pipeline.jobs.archiving.selection import Selection
@@ -58,12 +58,17 @@ def rules_for(
         if selection.topics
         else {"subscribePattern": selection.pattern or ".*"}
     )
-    options = {"nameServer": nameserver, "columns": ",".join(columns), **which, **options_here()}
+    options = {
+        "nameServer": nameserver,
+        "columns": ",".join(columns),
+        **which,
+        **list_access_options(),
+    }
     options["failOnDataLoss"] = "false" if allow_gaps else "true"
     return read_rules(options, streaming=False)
 
 
-def new_ranges(
+def find_new_ranges(
     rules: TopicReadRules, archived: Reached, say: Callable[[str], None] = lambda _: None
 ) -> tuple[list[Range], Reached]:
     """Return the ranges that are not archived yet, and the positions after them.
@@ -96,7 +101,7 @@ def new_ranges(
         if max(begin, low) < high or queue not in positions:
             topic_id = discovery.ids.get(place_of(queue), "")
             found.append(Range(queue, max(begin, low), high, topic_id))
-    return found, _reached(discovery, archived, found)
+    return found, _find_reached(discovery, archived, found)
 
 
 def _say_what_is_gone(
@@ -195,7 +200,7 @@ def _check_readable(
         say(said)
 
 
-def _reached(discovery: Discovery, archived: Reached, ranges: list[Range]) -> Reached:
+def _find_reached(discovery: Discovery, archived: Reached, ranges: list[Range]) -> Reached:
     """Return the positions after all *ranges*, and the topics that they belong to."""
     positions = from_document(archived.positions)
     positions |= {each.queue: each.end for each in ranges}

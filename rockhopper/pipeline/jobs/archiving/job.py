@@ -10,14 +10,14 @@ from rockhopper.pipeline.jobs.archiving import from_files, from_network
 from rockhopper.pipeline.jobs.archiving.catalog import Catalog
 from rockhopper.pipeline.jobs.archiving.files import files_at
 from rockhopper.pipeline.jobs.archiving.iceberg.runtime import table_name
-from rockhopper.pipeline.jobs.archiving.manifest import LogPosition, Manifest, merged
+from rockhopper.pipeline.jobs.archiving.manifest import LogPosition, Manifest, merge_summaries
 from rockhopper.pipeline.jobs.archiving.options import ArchiveOptions
-from rockhopper.pipeline.jobs.archiving.planning import ArchivePlan, plan_run, spelled
+from rockhopper.pipeline.jobs.archiving.planning import ArchivePlan, plan_run, spell_options
 from rockhopper.pipeline.jobs.archiving.result import ArchiveResult, TopicCount
 from rockhopper.pipeline.jobs.archiving.values import ValueFormat
 from rockhopper.pipeline.jobs.archiving.writing import FILE_COLUMNS, WriteTarget, WrittenSplit
 from rockhopper.pipeline.jobs.options import job
-from rockhopper.pipeline.jobs.results import UsageProblem, count_text
+from rockhopper.pipeline.jobs.results import UsageProblem, format_count
 from rockhopper.pipeline.jobs.spark import job_session, run_tasks
 from rockhopper.pipeline.store_source.directory import open_store
 from rockhopper.pipeline.store_source.pieces import FilePiece
@@ -128,7 +128,7 @@ def _run(catalog: Catalog, asked: ArchiveOptions) -> ArchiveResult:
     manifest = _manifest(plan, asked, current, target, written)
     staged = [name for each in written for name in each.staged]
     if manifest.files or _has_moved(manifest, current):
-        asked.progress.step(f"committing {count_text(len(staged), 'file')}")
+        asked.progress.step(f"committing {format_count(len(staged), 'file')}")
         catalog.commit(manifest, staged)
     else:
         catalog.recover()
@@ -170,22 +170,22 @@ def _work(plan: ArchivePlan, asked: ArchiveOptions, target: WriteTarget) -> list
         label = f"archiving {asked.path}"
     else:
         work = from_network.NetworkWork(plan.rules, target)
-        label = f"archiving {count_text(len(plan.waiting), 'topic')} of {asked.source}"
+        label = f"archiving {format_count(len(plan.waiting), 'topic')} of {asked.source}"
     if not tasks:
         return []
     if asked.spark is None and asked.master is None and plan.is_small:
         asked.progress.step(label, len(tasks))
-        written: list[WrittenSplit] = spelled(lambda: [work(task) for task in tasks])
+        written: list[WrittenSplit] = spell_options(lambda: [work(task) for task in tasks])
     else:
         asked.progress.step("starting Spark")
         session = job_session("archive", asked.spark, asked.master)
-        written = spelled(
+        written = spell_options(
             lambda: run_tasks(session, tasks, work, label=label, progress=asked.progress)
         )
-    return written if plan.store is None else _without_holes(plan.pieces, written)
+    return written if plan.store is None else _skip_holes(plan.pieces, written)
 
 
-def _without_holes(
+def _skip_holes(
     pieces: Sequence[tuple[FilePiece, ...]], written: list[WrittenSplit]
 ) -> list[WrittenSplit]:
     """Return the splits up to the first gap in the log of a live broker; see from_files."""
@@ -228,7 +228,7 @@ def _manifest(
         columns=FILE_COLUMNS if target.value is None else (*FILE_COLUMNS, "value"),
         value=None if target.value is None else target.value.to_document(),
         files=files,
-        queues=merged([queue for file in files for queue in file.queues]),
+        queues=merge_summaries([queue for file in files for queue in file.queues]),
         undecoded=sum(each.undecoded for each in written),
         log_positions=logs,
         reached=plan.reached,

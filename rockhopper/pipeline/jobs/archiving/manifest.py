@@ -23,7 +23,7 @@ from typing import Any
 
 from rockhopper.paths import check_relative
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.archiving.files import naming_damage
+from rockhopper.pipeline.jobs.archiving.files import name_damage
 from rockhopper.pipeline.jobs.body_hash import CRC_BITS
 from rockhopper.pipeline.jobs.results import as_document
 
@@ -178,7 +178,7 @@ class Manifest:
     @classmethod
     def from_json(cls, data: bytes, name: str) -> "Manifest":
         """Parse the manifest in a file called *name*. Raises PipelineError."""
-        with naming_damage(name, "restore it from a copy of the archive"):
+        with name_damage(name, "restore it from a copy of the archive"):
             document = json.loads(data)
             version = document["format"]
             if version in FORMATS:
@@ -240,7 +240,7 @@ def _manifest(document: Mapping[str, Any]) -> Manifest:
     )
 
 
-def left_of(manifests: Iterable[Manifest]) -> list[ArchivedFile]:
+def list_left(manifests: Iterable[Manifest]) -> list[ArchivedFile]:
     """Return the files that count after these runs, in the order in which they were added."""
     found: dict[str, ArchivedFile] = {}
     for manifest in manifests:
@@ -250,7 +250,7 @@ def left_of(manifests: Iterable[Manifest]) -> list[ArchivedFile]:
     return list(found.values())
 
 
-def expired_of(manifests: Iterable[Manifest]) -> list[ArchivedFile]:
+def list_expired(manifests: Iterable[Manifest]) -> list[ArchivedFile]:
     """Return the files whose messages have expired from the archive."""
     known: dict[str, ArchivedFile] = {}
     expired: list[ArchivedFile] = []
@@ -272,28 +272,28 @@ def _as_files(queues: Sequence[QueueSummary]) -> list[ArchivedFile]:
     ]
 
 
-def folded(manifests: Sequence[Manifest]) -> Manifest:
+def fold_manifests(manifests: Sequence[Manifest]) -> Manifest:
     """Return one manifest that is equivalent to all up to the last of *manifests*.
 
     For files that no longer count, it keeps only the queue summaries.
     """
     last = manifests[-1]
     expired: dict[int, list[QueueSummary]] = {}
-    for file in expired_of(manifests):
+    for file in list_expired(manifests):
         for queue in file.queues:
             expired.setdefault(queue.crc_bits, []).append(replace(queue, columns_hash=None))
     return replace(
         last,
         source={**last.source, "kind": FOLDED},
-        files=tuple(left_of(manifests)),
-        queues=merged([queue for manifest in manifests for queue in manifest.queues]),
+        files=tuple(list_left(manifests)),
+        queues=merge_summaries([queue for manifest in manifests for queue in manifest.queues]),
         undecoded=sum(manifest.undecoded for manifest in manifests),
         removed=(),
-        expired=tuple(chain(*map(merged, expired.values()))),
+        expired=tuple(chain(*map(merge_summaries, expired.values()))),
     )
 
 
-def removing(
+def make_removing_manifest(
     current: Manifest, kind: str, removed: Sequence[ArchivedFile], keep_old_ms: int, now_ms: int
 ) -> Manifest:
     """Return the manifest of a run after *current* that only removes *removed*."""
@@ -313,7 +313,7 @@ def removing(
 _PART = re.compile(r"part-(\d+)-(\d+)-(\d+)\.parquet")
 
 
-def stored_order(file: ArchivedFile) -> tuple[object, ...]:
+def make_stored_key(file: ArchivedFile) -> tuple[object, ...]:
     """Return a sort key that puts files in the order in which messages were stored."""
 
     def numbers(path: str) -> tuple[int, ...]:
@@ -324,7 +324,7 @@ def stored_order(file: ArchivedFile) -> tuple[object, ...]:
     return run, task, file.topic, file.date, number, numbers(file.path)
 
 
-def merged(summaries: list[QueueSummary]) -> tuple[QueueSummary, ...]:
+def merge_summaries(summaries: list[QueueSummary]) -> tuple[QueueSummary, ...]:
     """Return one summary for each queue, sorted."""
     by_queue: dict[tuple[str, str, int], QueueSummary] = {}
     for each in summaries:

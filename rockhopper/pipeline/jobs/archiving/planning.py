@@ -77,17 +77,19 @@ def plan_run(asked: ArchiveOptions, current: Manifest | None) -> ArchivePlan:
     plan = _plan_network(asked, reached)
     both = {each.queue.broker_name for each in plan.ranges} & set(logs)
     if both or "" in logs:
-        raise PipelineError(_mixed(min(both, default="a store without a name"), "from files"))
+        raise PipelineError(
+            _refuse_mixed(min(both, default="a store without a name"), "from files")
+        )
     return plan
 
 
 def _check_from_files(broker_name: str, reached: Reached) -> None:
     over_network = {broker for brokers in reached.positions.values() for broker in brokers}
     if over_network & {broker_name} or (over_network and not broker_name):
-        raise PipelineError(_mixed(broker_name or min(over_network), "over the network"))
+        raise PipelineError(_refuse_mixed(broker_name or min(over_network), "over the network"))
 
 
-def _mixed(broker: str, how: str) -> str:
+def _refuse_mixed(broker: str, how: str) -> str:
     return (
         f"this archive has messages of {broker} that were read {how}, and what was read both "
         "ways would be there twice: continue that way, name the store's broker with "
@@ -123,7 +125,7 @@ def _plan_files(
         corrupt_records="skip" if asked.corrupt == "skip" else "fail",
         fail_on_data_loss=not asked.allow_gaps,
     )
-    pieces = spelled(lambda: plan_pieces(store, rules, os.cpu_count() or 1))
+    pieces = spell_options(lambda: plan_pieces(store, rules, os.cpu_count() or 1))
     source = {
         "kind": "store",
         "path": str(Path(path).absolute()),
@@ -145,7 +147,7 @@ def _plan_network(asked: ArchiveOptions, archived: Reached) -> ArchivePlan:
     }
     remote = connect(asked.nameserver)
     away = remote.away(known)
-    ranges, reached = from_network.new_ranges(rules, archived, asked.progress.say)
+    ranges, reached = from_network.find_new_ranges(rules, archived, asked.progress.say)
     # A broker may have stopped before its queues were read, or may be back.
     away = sorted({*away, *remote.away(known)} - set(asked.without))
     keys = list(asked.selection.keys)
@@ -153,7 +155,7 @@ def _plan_network(asked: ArchiveOptions, archived: Reached) -> ArchivePlan:
     return ArchivePlan(source, ranges=ranges, reached=reached, rules=rules, away=away)
 
 
-def spelled(ask: Any) -> Any:
+def spell_options(ask: Any) -> Any:
     """Return the result of *ask*; errors name the job's options instead of the source's."""
     try:
         return ask()

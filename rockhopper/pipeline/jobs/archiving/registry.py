@@ -68,7 +68,7 @@ class Registry:
                     f"named by its id, such as 7{_SUFFIX}"
                 )
             return self._text_of(max(numbers)) or ""
-        found = self._get(f"/subjects/{_quoted(subject)}/versions/latest")
+        found = self._get(f"/subjects/{_quote(subject)}/versions/latest")
         if found is None:
             raise PipelineError(
                 f"the schema registry {self._told()} has no subject {subject!r}: name the one of "
@@ -102,7 +102,7 @@ class Registry:
         """Return the schema with its references replaced by the schemas that they name."""
         named: dict[str, Any] = {}
         for reference in found.get("references") or ():
-            path = f"/subjects/{_quoted(reference['subject'])}/versions/{reference['version']}"
+            path = f"/subjects/{_quote(reference['subject'])}/versions/{reference['version']}"
             other = self._get(path) if depth < _DEPTH_MAX else None
             if other is None:
                 raise PipelineError(
@@ -111,7 +111,7 @@ class Registry:
                 )
             named[reference["name"]] = self._with_references(other, depth + 1)
         schema = _json(str(found.get("schema")), f"a schema of {self._told()}")
-        return _filled(schema, named)
+        return _fill(schema, named)
 
     def _files(self) -> list[Path]:
         directory = Path(self._where)
@@ -170,7 +170,7 @@ def registry_at(where: str) -> Registry:
     return Registry(where)
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return urllib.parse.quote(str(name), safe="")
 
 
@@ -181,16 +181,16 @@ def _json(text: str, what: str) -> Any:
         raise PipelineError(f"{what} is not valid JSON ({error}): correct it") from None
 
 
-def _filled(schema: Any, named: dict[str, Any]) -> Any:
+def _fill(schema: Any, named: dict[str, Any]) -> Any:
     """Replace the first mention of each name in *named* by its definition."""
     if isinstance(schema, str):
         return named.pop(schema, schema)
     if isinstance(schema, list):
-        return [_filled(each, named) for each in schema]
+        return [_fill(each, named) for each in schema]
     if isinstance(schema, dict):
         kept = {}
         for key, value in schema.items():
             is_type = key in ("type", "items", "values", "fields")
-            kept[key] = _filled(value, named) if is_type else value
+            kept[key] = _fill(value, named) if is_type else value
         return kept
     return schema

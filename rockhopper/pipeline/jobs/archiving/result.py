@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rockhopper.pipeline.jobs.results import JobResult, count_text, size_text
+from rockhopper.pipeline.jobs.results import JobResult, format_count, format_size
 
 _SHOWN_MAX = 12
 
@@ -57,15 +57,15 @@ class ArchiveResult(JobResult):
             yield f"nothing new in {self.source} for {self.directory}"
         else:
             yield (
-                f"archived {count_text(self.rows, 'message')} of {self.source} in run {self.run}: "
-                f"{count_text(self.files, 'file')}, {size_text(self.bytes)}, "
+                f"archived {format_count(self.rows, 'message')} of {self.source} in run "
+                f"{self.run}: {format_count(self.files, 'file')}, {format_size(self.bytes)}, "
                 f"{self.seconds:.1f} s, in {self.directory}"
             )
         yield from _topic_lines(self.topics)
         if self.undecoded:
-            yield f"{count_text(self.undecoded, 'body', 'bodies')} did not decode: value is null"
+            yield f"{format_count(self.undecoded, 'body', 'bodies')} did not decode: value is null"
         if self.damaged:
-            yield f"{count_text(self.damaged, 'damaged place')} of the log skipped"
+            yield f"{format_count(self.damaged, 'damaged place')} of the log skipped"
         if self.left_out:
             yield "not archived, since these topics were not chosen:"
             yield from _topic_lines(self.left_out)
@@ -77,12 +77,12 @@ class ArchiveResult(JobResult):
         if self.unfinished_run is not None:
             yield f"run {self.unfinished_run} was killed: it would be finished first"
         what = (
-            f"read {size_text(self.log_bytes)} of the log of"
+            f"read {format_size(self.log_bytes)} of the log of"
             if self.from_files
-            else f"archive {count_text(self.rows, 'message')} of"
+            else f"archive {format_count(self.rows, 'message')} of"
         )
         yield (
-            f"run {self.run} would {what} {self.source} in {count_text(self.tasks, 'task')}, "
+            f"run {self.run} would {what} {self.source} in {format_count(self.tasks, 'task')}, "
             f"into {self.directory}"
         )
         yield from _topic_lines(self.topics)
@@ -90,6 +90,6 @@ class ArchiveResult(JobResult):
 
 def _topic_lines(topics: list[TopicCount]) -> Iterator[str]:
     for each in topics[:_SHOWN_MAX]:
-        yield f"  {each.topic}: {count_text(each.messages, 'message')}"
+        yield f"  {each.topic}: {format_count(each.messages, 'message')}"
     if len(topics) > _SHOWN_MAX:
-        yield f"  … and {count_text(len(topics) - _SHOWN_MAX, 'more topic')}"
+        yield f"  … and {format_count(len(topics) - _SHOWN_MAX, 'more topic')}"

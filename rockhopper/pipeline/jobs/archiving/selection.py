@@ -59,7 +59,7 @@ class Selection:
     def start(self, archived: Mapping[str, int]) -> int:
         """Return the log offset at which a run begins."""
         if self.topics:
-            return min(archived_up_to(archived, topic) for topic in self.topics)
+            return min(find_archived_end(archived, topic) for topic in self.topics)
         return max(archived.get(self.keys[0], 0), archived.get(ALL, 0))
 
     def advanced(self, archived: Mapping[str, int], end: int) -> dict[str, int]:
@@ -73,7 +73,7 @@ class Selection:
         }
 
 
-def archived_up_to(archived: Mapping[str, int], topic: str) -> int:
+def find_archived_end(archived: Mapping[str, int], topic: str) -> int:
     """Return the offset up to which all messages of a topic are archived."""
     return max((offset for key, offset in archived.items() if _covers(key, topic)), default=0)
 

@@ -47,7 +47,7 @@ _AVRO_LOGICAL = {
 
 def json_type(text: str) -> pa.DataType:
     """Return the struct type of a JSON Schema or a Spark schema. Raises PipelineError."""
-    schema = _parsed(text)
+    schema = _parse(text)
     if schema.get("type") == "struct" and "fields" in schema:
         return _spark(schema)
     if "properties" in schema:
@@ -77,7 +77,7 @@ def check_names(kind: pa.DataType) -> None:
 
 def avro_type(text: str) -> pa.DataType:
     """Return the struct type of an Avro record schema. Raises PipelineError."""
-    schema = _parsed(text)
+    schema = _parse(text)
     if schema.get("type") != "record":
         raise PipelineError(
             f"the Avro schema is of type {schema.get('type')!r}: give that of a record"
@@ -96,7 +96,7 @@ def avro_type(text: str) -> pa.DataType:
     return _avro(schema, {})
 
 
-def _parsed(text: str) -> Mapping[str, Any]:
+def _parse(text: str) -> Mapping[str, Any]:
     try:
         schema = json.loads(text)
     except ValueError as error:
@@ -150,7 +150,7 @@ def _json_kind(schema: Any) -> Any:
 
 def _avro(schema: Any, named: dict[str, pa.DataType]) -> pa.DataType:
     if isinstance(schema, list):
-        return _avro(_without_null(schema), named)
+        return _avro(_drop_null(schema), named)
     if isinstance(schema, str):
         if schema in named:
             return named[schema]
@@ -165,7 +165,7 @@ def _avro(schema: Any, named: dict[str, pa.DataType]) -> pa.DataType:
     return found
 
 
-def _without_null(union: list[Any]) -> Any:
+def _drop_null(union: list[Any]) -> Any:
     kinds = [kind for kind in union if kind != "null"]
     if len(kinds) != 1:
         raise PipelineError(

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.registry import registry_at, split
 from rockhopper.pipeline.jobs.archiving.value_schema import avro_type, check_names, json_type
-from rockhopper.pipeline.options import nearest
+from rockhopper.pipeline.options import suggest_nearest
 
 FROM_REGISTRY = "confluent-avro"
 FORMATS = ("json", "avro", FROM_REGISTRY)
@@ -59,7 +59,7 @@ def value_format(
     """
     if format_name not in FORMATS:
         raise PipelineError(
-            f"bodies cannot be decoded as {format_name!r}{nearest(format_name, FORMATS)}: "
+            f"bodies cannot be decoded as {format_name!r}{suggest_nearest(format_name, FORMATS)}: "
             f"choose {' or '.join(FORMATS)}"
         )
     if bool(registry) != (format_name == FROM_REGISTRY):

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.files import Files, files_at
-from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, QueueSummary, merged
+from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, QueueSummary, merge_summaries
 from rockhopper.pipeline.jobs.archiving.values import ValueDecoder, ValueFormat
 from rockhopper.pipeline.jobs.body_hash import (
     CRC_BITS,
@@ -165,7 +165,7 @@ class SplitWriter:
         size = batch.nbytes
         part.bytes += size
         self._collected_bytes += size
-        part.summaries += summaries_of(topic, batch, stored_crcs(batch))
+        part.summaries += summarise_batch(topic, batch, stored_crcs(batch))
         if part.rows >= self._row_group_rows or part.bytes >= ROW_GROUP_BYTES:
             self._write(part)
         elif self._collected_bytes > COLLECTED_BYTES_MAX:
@@ -227,7 +227,7 @@ class SplitWriter:
 
     def _settle(self, part: "_TopicDay", number: int) -> ArchivedFile:
         date = datetime.fromtimestamp(part.day * (MS_PER_DAY // 1000), UTC).date().isoformat()
-        queues = merged(part.summaries)
+        queues = merge_summaries(part.summaries)
         directory = f"{topic_directory(part.topic)}/date={date}"
         return ArchivedFile(
             path=f"{directory}/{self._name}-{number}.parquet",
@@ -320,7 +320,7 @@ def _by_value(values: npt.NDArray[np.int64]) -> Iterator[tuple[int, Any]]:
         yield value, np.flatnonzero(values == value)
 
 
-def summaries_of(
+def summarise_batch(
     topic: str,
     batch: pa.RecordBatch,
     crcs: Numbers,

@@ -22,19 +22,19 @@ from rockhopper.pipeline.decoder import Decoder, Records, pick
 from rockhopper.pipeline.decoder.decode import topics
 from rockhopper.pipeline.jobs.archiving.catalog import Catalog
 from rockhopper.pipeline.jobs.archiving.files import Files, files_at
-from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, QueueSummary, expired_of
+from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, QueueSummary, list_expired
 from rockhopper.pipeline.jobs.auditing.findings import AuditFindings, FaultKind, Finding
 from rockhopper.pipeline.jobs.body_hash import CRC_BITS, Numbers, body_crcs, body_edges, body_hashes
 from rockhopper.pipeline.jobs.column_hash import (
     HASHED_COLUMNS,
     NO_SUMS,
     ColumnSums,
-    added,
+    add_sums,
     column_hashes,
-    sums_of,
-    total_of,
+    compute_total,
+    sum_columns,
 )
-from rockhopper.pipeline.jobs.results import count_text
+from rockhopper.pipeline.jobs.results import format_count
 
 _COLUMNS = ("topic", "body", *HASHED_COLUMNS)
 
@@ -61,7 +61,7 @@ class MessageSums:
             self.rows + other.rows,
             self.body_bytes + other.body_bytes,
             (self.body_hash + other.body_hash) % (1 << 64),
-            added(self.columns, other.columns),
+            add_sums(self.columns, other.columns),
         )
 
 
@@ -94,7 +94,7 @@ ArchivedRanges: TypeAlias = Mapping[LogQueue, tuple[ArchivedRange, ...]]
 """By queue, ascending."""
 
 
-def archived_ranges(
+def find_archived_ranges(
     files: Iterable[ArchivedFile], broker: str | None, expired: Iterable[ArchivedFile] = ()
 ) -> ArchivedRanges:
     """Return the archived ranges of *broker*, or of all, including those of *expired* files."""
@@ -114,10 +114,10 @@ def archived_ranges(
                             has_expired,
                         )
                     )
-    return {queue: _joined(ranges) for queue, ranges in found.items()}
+    return {queue: _join(ranges) for queue, ranges in found.items()}
 
 
-def _joined(ranges: list[ArchivedRange]) -> tuple[ArchivedRange, ...]:
+def _join(ranges: list[ArchivedRange]) -> tuple[ArchivedRange, ...]:
     """Merge ranges that overlap."""
     found: list[ArchivedRange] = []
     for each in sorted(ranges, key=lambda one: one.first):
@@ -198,7 +198,9 @@ def _add_batch(archived: ArchivedRanges, topic: str, batch: Any, found: LogSums)
             if crc_bits not in hashes:
                 hashes[crc_bits] = body_hashes(crcs, sizes, offsets, crc_bits)
             body_hash = int(hashes[crc_bits][part].sum(dtype=np.uint64))
-            sums = MessageSums(len(part), int(sizes[part].sum()), body_hash, sums_of(columns, part))
+            sums = MessageSums(
+                len(part), int(sizes[part].sum()), body_hash, sum_columns(columns, part)
+            )
             key = topic, queue_id, number
             found.sums[key] = found.sums.get(key, MessageSums()) + sums
 
@@ -258,7 +260,7 @@ def _compare_columns(
     parts = [columns.pop(part, None) for part in each.parts]
     if None in parts:
         return  # An unreadable file has a finding of its own.
-    archived = reduce(added, filter(None, parts))
+    archived = reduce(add_sums, filter(None, parts))
     pairs = zip(HASHED_COLUMNS, archived, in_log.columns, strict=True)
     differ = [name for name, one, other in pairs if one != other]
     if differ:
@@ -297,7 +299,7 @@ def _differences(
     noted = {queue.queue: MessageSums.from_manifest(queue) for queue in file.queues}
     for each in file.queues:
         sums = found.get(each.queue)
-        if sums is not None and each.columns_hash not in (None, total_of(sums.columns)):
+        if sums is not None and each.columns_hash not in (None, compute_total(sums.columns)):
             yield "the columns besides the bodies are not those that were archived", each.queue
     for queue in sorted({*noted, *found}):
         if noted.get(queue) != found.get(queue):
@@ -345,7 +347,7 @@ def _read(location: str, file: ArchivedFile) -> tuple[dict[tuple[str, str, int],
     """Return the sums of a file by queue, and its SHA-256."""
     import pyarrow.parquet as pq
 
-    from rockhopper.pipeline.jobs.archiving.writing import summaries_of
+    from rockhopper.pipeline.jobs.archiving.writing import summarise_batch
 
     with files_at(location).open_input(file.path) as source:
         sha256 = hashlib.file_digest(source, "sha256").hexdigest()
@@ -357,10 +359,10 @@ def _read(location: str, file: ArchivedFile) -> tuple[dict[tuple[str, str, int],
             for part in _by_broker(batch) if batch.num_rows else ():
                 crcs, columns = body_crcs(part.column("body")), column_hashes(part)
                 queue_ids = part.column("queueId").to_numpy()
-                for each in summaries_of(file.topic, part, crcs, crc_bits):
+                for each in summarise_batch(file.topic, part, crcs, crc_bits):
                     rows = np.flatnonzero(queue_ids == each.queue_id)
                     sums = MessageSums(
-                        each.rows, each.body_bytes, each.body_hash, sums_of(columns, rows)
+                        each.rows, each.body_bytes, each.body_hash, sum_columns(columns, rows)
                     )
                     found[each.queue] = found.get(each.queue, MessageSums()) + sums
     return found, sha256
@@ -374,7 +376,7 @@ def _by_broker(batch: Any) -> list[Any]:
     return [batch.filter(pc.equal(names.indices, code)) for code in codes]
 
 
-def unknown_columns(files: Iterable[ArchivedFile], columns: FileColumns) -> str:
+def describe_unknown_columns(files: Iterable[ArchivedFile], columns: FileColumns) -> str:
     """Return a text about messages whose columns could not be compared; empty if there are none.
 
     *columns* are those that were not compared with the log.
@@ -389,7 +391,7 @@ def unknown_columns(files: Iterable[ArchivedFile], columns: FileColumns) -> str:
     if not count:
         return ""
     return (
-        f"{count_text(count, 'archived message')} came into the archive before its manifests had "
+        f"{format_count(count, 'archived message')} came into the archive before its manifests had "
         "checksums of columns, and the log does not have them any more: of these only the bodies"
     )
 
@@ -430,6 +432,6 @@ def read_archive(location: str) -> list[ArchivedFile] | None:
     return catalog.archived_files() if catalog.current() is not None else None
 
 
-def expired_files(location: str) -> list[ArchivedFile]:
+def list_expired_files(location: str) -> list[ArchivedFile]:
     """Return the files whose messages have expired from the archive."""
-    return expired_of(Catalog(files_at(location)).manifests())
+    return list_expired(Catalog(files_at(location)).manifests())

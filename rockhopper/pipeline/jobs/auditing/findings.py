@@ -140,7 +140,7 @@ class AuditFindings:
         self.kept = kept
 
 
-def runs_of(mask: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
+def find_runs(mask: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
     """Yield [start, end) of each run of true values in a mask."""
     padded = np.zeros(len(mask) + 2, np.int8)
     padded[1:-1] = mask

@@ -15,8 +15,8 @@ from rockhopper.pipeline.derived.index_files import (
     index_paths,
     seconds_since,
 )
-from rockhopper.pipeline.jobs.auditing.findings import AuditFindings, FaultKind, Finding, runs_of
-from rockhopper.pipeline.jobs.results import count_text
+from rockhopper.pipeline.jobs.auditing.findings import AuditFindings, FaultKind, Finding, find_runs
+from rockhopper.pipeline.jobs.results import format_count
 from rockhopper.protocol.store.queue_layout import INDEX_ENTRY_SIZE_BYTES
 
 Array = npt.NDArray[Any]
@@ -44,13 +44,13 @@ def check_index_entries(
     parts = [part for part in parts if len(part[2])]
     held = [_codes(part[2]["position"], part[2]["hash"], start) for part in parts]
     all_held = np.concatenate(held) if held else np.empty(0, np.int64)
-    required = required_keys(keys, needs_tags=needs_tags)
+    required = find_required_keys(keys, needs_tags=needs_tags)
     codes = _codes(required["position"], required["hash"], start)
     if len(codes) == len(all_held) and (codes == all_held).all():
         _check_times(parts, held, codes, required["ms"], findings)
         return len(all_held)
     missing = ~np.isin(codes, all_held)
-    for low, high in runs_of(missing):
+    for low, high in find_runs(missing):
         first, last = int(required["position"][low]), int(required["position"][high - 1])
         span = "" if first == last else f" up to {last}"
         reason = f"{high - low} keys of the messages from here{span} are not in the index"
@@ -68,7 +68,7 @@ def check_index_entries(
 
 def _report(part: _Part, mask: Array, what: str, findings: AuditFindings) -> None:
     file, first, entries = part
-    for low, high in runs_of(mask):
+    for low, high in find_runs(mask):
         findings.record(
             Finding(
                 FaultKind.INDEX_SURPLUS,
@@ -81,18 +81,18 @@ def _report(part: _Part, mask: Array, what: str, findings: AuditFindings) -> Non
         )
 
 
-def required_keys(keys: Array, *, needs_tags: bool) -> Array:
+def find_required_keys(keys: Array, *, needs_tags: bool) -> Array:
     """Return the *keys* that the index must have."""
     required: Array = keys[(keys["kind"] == KIND_KEY) | ((keys["kind"] == KIND_TAG) & needs_tags)]
     return required
 
 
-def no_index(directory: Path, key_count: int) -> Finding:
+def make_no_index_finding(directory: Path, key_count: int) -> Finding:
     """Return the finding for a store whose messages have keys, but whose index has no entries."""
     what = "the directory is missing"
     if directory.is_dir():
         what = "no file there has entries" if index_paths(directory) else "there are no index files"
-    keys = count_text(key_count, "key")
+    keys = format_count(key_count, "key")
     return Finding(
         FaultKind.INDEX_MISSING,
         f"{what}, so none of the {keys} of the log's messages is found; it is no fault where the "
@@ -175,7 +175,7 @@ def check_index_file(log_end: int, is_live: bool, file: IndexFileInfo) -> AuditF
             findings.record(Finding(FaultKind.INDEX_FILE, reason, file.path, at, position))
         if len(behind):
             count, position = len(behind), int(behind["position"][0])
-            reason = f"{count_text(count, 'entry', 'entries')} pointing behind the end of the log"
+            reason = f"{format_count(count, 'entry', 'entries')} pointing behind the end of the log"
             findings.record(
                 Finding(FaultKind.INDEX_SURPLUS, reason, file.path, None, position, count=count)
             )

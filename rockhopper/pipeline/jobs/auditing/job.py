@@ -21,33 +21,33 @@ from rockhopper.pipeline.jobs.auditing.archive import (
     ComparedCounts,
     FileColumns,
     LogSums,
-    archived_ranges,
     check_archived_file,
     check_foreign_files,
     compare_sums,
-    expired_files,
+    describe_unknown_columns,
+    find_archived_ranges,
+    list_expired_files,
     read_archive,
-    unknown_columns,
 )
 from rockhopper.pipeline.jobs.auditing.findings import KEPT_MAX, AuditFindings, FaultKind, Finding
-from rockhopper.pipeline.jobs.auditing.index import check_index_file, no_index
+from rockhopper.pipeline.jobs.auditing.index import check_index_file, make_no_index_finding
 from rockhopper.pipeline.jobs.auditing.options import AuditOptions
 from rockhopper.pipeline.jobs.auditing.queues import (
     ComparedSpan,
     LogBounds,
     RestResult,
     check_rest,
-    claimed_twice,
-    impossible_spans,
-    missing_units,
+    describe_missing_units,
+    find_claimed_twice,
+    find_impossible_spans,
 )
 from rockhopper.pipeline.jobs.auditing.result import AuditResult
 from rockhopper.pipeline.jobs.auditing.work import AuditPart, AuditWork
 from rockhopper.pipeline.jobs.dispatching import plan_dispatch
 from rockhopper.pipeline.jobs.options import RunTasks, job
-from rockhopper.pipeline.jobs.results import UsageProblem, count_text
+from rockhopper.pipeline.jobs.results import UsageProblem, format_count
 from rockhopper.pipeline.jobs.tasks import runner, size_of
-from rockhopper.pipeline.options import nearest
+from rockhopper.pipeline.options import suggest_nearest
 from rockhopper.pipeline.store_source.directory import StoreDirectory, find_commit_log, open_store
 from rockhopper.pipeline.store_source.pieces import FilePiece
 from rockhopper.pipeline.store_source.scan import DamagedRange
@@ -75,7 +75,7 @@ def audit(asked: AuditOptions) -> AuditResult:
     """
     started = time.monotonic()
     root, _ = find_commit_log(asked.path)
-    chosen = _chosen_checks(asked, root)
+    chosen = _choose_checks(asked, root)
     archive = _archive(asked) if "archive" in chosen else None
     store = _store(asked, archive)
     geometry, chosen, unchecked = _find_geometry(asked, chosen, root)
@@ -137,7 +137,7 @@ def _find_geometry(
     return geometry, others, {"index": geometry.index_problem}
 
 
-def _named_checks(asked: AuditOptions, root: Path | None) -> list[str]:
+def _list_named_checks(asked: AuditOptions, root: Path | None) -> list[str]:
     """Return the checks that were named, else all that apply."""
     if not asked.checks:
         named = list(CHECKS if root is not None else ("crc", "archive"))
@@ -148,14 +148,14 @@ def _named_checks(asked: AuditOptions, root: Path | None) -> list[str]:
     for check in named:
         if check not in CHECKS:
             raise UsageProblem(
-                f"there is no check {check!r}{nearest(check, CHECKS)}: choose among "
+                f"there is no check {check!r}{suggest_nearest(check, CHECKS)}: choose among "
                 f"{', '.join(CHECKS)}"
             )
     return named
 
 
-def _chosen_checks(asked: AuditOptions, root: Path | None) -> tuple[str, ...]:
-    named = _named_checks(asked, root)
+def _choose_checks(asked: AuditOptions, root: Path | None) -> tuple[str, ...]:
+    named = _list_named_checks(asked, root)
     if "archive" in named and asked.archive is None:
         raise UsageProblem("the check 'archive' needs an archive: say where it is")
     if root is None and {"queues", "index"} & set(named):
@@ -189,7 +189,7 @@ def _archive(asked: AuditOptions) -> _Archive:
         raise PipelineError(
             f"there is no archive in {location}: give the directory that the job archive wrote to"
         )
-    expired = expired_files(location)
+    expired = list_expired_files(location)
     brokers = sorted({queue.broker for file in (*files, *expired) for queue in file.queues})
     if broker_name is None and len(brokers) > 1:
         raise PipelineError(
@@ -199,9 +199,9 @@ def _archive(asked: AuditOptions) -> _Archive:
     if broker_name is not None and brokers and broker_name not in brokers:
         raise PipelineError(
             f"the archive has no messages of the broker {broker_name!r}"
-            f"{nearest(broker_name, brokers)}, only of {', '.join(map(repr, brokers))}"
+            f"{suggest_nearest(broker_name, brokers)}, only of {', '.join(map(repr, brokers))}"
         )
-    return _Archive(location, files, archived_ranges(files, broker_name, expired))
+    return _Archive(location, files, find_archived_ranges(files, broker_name, expired))
 
 
 def _store(asked: AuditOptions, archive: _Archive | None) -> StoreDirectory:
@@ -278,7 +278,7 @@ class _Audit:
         unindexed = sum(part.unindexed_key_count for part in self.parts)
         if unindexed:
             assert self.root is not None
-            self.findings.record(no_index(self.root / INDEX_DIRECTORY, unindexed))
+            self.findings.record(make_no_index_finding(self.root / INDEX_DIRECTORY, unindexed))
 
     def check_end(self) -> None:
         """Check that the log reaches as far as it was flushed."""
@@ -286,7 +286,7 @@ class _Audit:
         if store.flushed.offset is not None:
             end = min(end, store.flushed.offset)  # The broker has flushed more since.
         reached = max((part.reached for part in self.parts), default=0)
-        reached = max(reached, _behind_blank(store, reached))
+        reached = max(reached, _find_end_of_blank(store, reached))
         if max(reached, store.start_offset) >= end:
             return
         if store.end_offset < end:
@@ -349,7 +349,7 @@ class _Audit:
         self.archived = compare_sums(archive.ranges, sums, columns, self.findings)
         self.archived_file_count = len(archive.files)
         self.findings.extend(check_foreign_files(archive.location, archive.files))
-        self.unknown_columns = unknown_columns(archive.files, columns)
+        self.unknown_columns = describe_unknown_columns(archive.files, columns)
 
     def _without_expired(self, path: str) -> list[Finding]:
         """Return the findings in files that still exist, and stop counting the others."""
@@ -373,7 +373,7 @@ class _Audit:
     def finish(self, planned: AuditResult, path: str) -> AuditResult:
         """Add what was counted and found to the planned result; *path* is the store."""
         findings = self.findings
-        kept = _joined(self._without_expired(path), findings)
+        kept = _join_findings(self._without_expired(path), findings)
         kept.sort(key=lambda one: (list(FaultKind).index(one.kind), one.commit_log_offset or 0))
         columns = {"columns": self.unknown_columns} if self.unknown_columns else {}
         return replace(
@@ -400,18 +400,18 @@ class _Audit:
         orphans = sum((part.orphans for part in self.parts), Counter[str]())
         for topic, count in sorted(orphans.items()):
             yield (
-                f"the topic {topic} has {count_text(count, 'record')} in the log, and neither "
+                f"the topic {topic} has {format_count(count, 'record')} in the log, and neither "
                 "queues nor a configuration: taken for deleted"
             )
         if self._expired:
-            yield f"{count_text(len(self._expired), 'file')} expired while the log was read"
+            yield f"{format_count(len(self._expired), 'file')} expired while the log was read"
         if self.store.is_live:
             yield "a broker runs on the store: it was looked at up to what is on disk"
         if any(count > KEPT_MAX for count in self.findings.counts.values()):
             yield f"at most {KEPT_MAX} findings of a kind are kept from each task"
 
 
-def _behind_blank(store: StoreDirectory, offset: int) -> int:
+def _find_end_of_blank(store: StoreDirectory, offset: int) -> int:
     """Return the end of the file if it is blank from *offset* on; 0 otherwise."""
     for file in store.segments:
         if file.base_offset <= offset < file.end_offset:
@@ -425,19 +425,19 @@ def _behind_blank(store: StoreDirectory, offset: int) -> int:
 
 def _check_claims(key: QueueKey, spans: list[ComparedSpan], findings: AuditFindings) -> None:
     """Report conflicting claims of records in different pieces; drop impossible *spans*."""
-    for span in impossible_spans(tuple(spans)):
+    for span in find_impossible_spans(tuple(spans)):
         spans[:] = [one for one in spans if not span.first <= one.first < span.behind]
         findings.forget_units(key.topic, key.queue_id, span.first, span.behind)
         reason = "the head of the record claims a queue offset that it cannot have"
         where = span.start, key.topic, key.queue_id, span.first, span.count
         findings.record(Finding(FaultKind.LOG_DAMAGE, reason, None, None, *where))
-    for span in claimed_twice(tuple(spans)):
+    for span in find_claimed_twice(tuple(spans)):
         reason = f"several records claim {span.count} offsets from here on"
         about = key.topic, key.queue_id, span.first, span.count
         findings.record(Finding(FaultKind.CONFLICT, reason, None, None, None, *about))
 
 
-def _joined(kept: list[Finding], findings: AuditFindings) -> list[Finding]:
+def _join_findings(kept: list[Finding], findings: AuditFindings) -> list[Finding]:
     """Merge findings about consecutive messages without units, even from several tasks."""
     joined: list[Finding] = []
     for one in sorted(
@@ -448,7 +448,7 @@ def _joined(kept: list[Finding], findings: AuditFindings) -> list[Finding]:
         start = one.topic, one.queue_id, one.queue_offset
         if before.kind is one.kind is FaultKind.UNIT_MISSING and start == behind:
             count = before.count + one.count
-            joined[-1] = replace(before, count=count, reason=missing_units(count))
+            joined[-1] = replace(before, count=count, reason=describe_missing_units(count))
             findings.counts[one.kind] -= 1
         else:
             joined.append(one)

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from rockhopper.pipeline.derived.entries import QueueKey
 from rockhopper.pipeline.derived.queue_files import ListedQueueFiles, Units, is_blank
-from rockhopper.pipeline.jobs.auditing.findings import AuditFindings, FaultKind, Finding, runs_of
-from rockhopper.pipeline.jobs.results import count_text
+from rockhopper.pipeline.jobs.auditing.findings import AuditFindings, FaultKind, Finding, find_runs
+from rockhopper.pipeline.jobs.results import format_count
 from rockhopper.pipeline.store_source.scan import DamagedRange
 from rockhopper.protocol.store.queue_layout import EXT_ADDRESS_MAX
 from rockhopper.protocol.store.record_head import RECORD_SIZE_BYTES_MIN
@@ -86,9 +86,9 @@ def _report(
     findings: AuditFindings,
     kind: FaultKind,
 ) -> None:
-    for start, end in runs_of(mask):
+    for start, end in find_runs(mask):
         if kind is FaultKind.UNIT_MISSING:
-            reason = missing_units(end - start)
+            reason = describe_missing_units(end - start)
         else:
             reason = _difference(part[start], held[start], end - start)
         first, position = int(part["offset"][start]), int(part["position"][start])
@@ -109,12 +109,12 @@ def _about_units(
     return Finding(kind, reason, path, at, position, key.topic, key.queue_id, first, count)
 
 
-def missing_units(count: int) -> str:
+def describe_missing_units(count: int) -> str:
     """Return the reason for messages without units."""
-    return f"no unit for {count_text(count, 'message')}"
+    return f"no unit for {format_count(count, 'message')}"
 
 
-def claimed_twice(spans: tuple[ComparedSpan, ...]) -> list[ComparedSpan]:
+def find_claimed_twice(spans: tuple[ComparedSpan, ...]) -> list[ComparedSpan]:
     """Return the offsets that several records claim."""
     found: list[ComparedSpan] = []
     reach = -1
@@ -125,14 +125,14 @@ def claimed_twice(spans: tuple[ComparedSpan, ...]) -> list[ComparedSpan]:
     return found
 
 
-def impossible_spans(spans: tuple[ComparedSpan, ...]) -> list[ComparedSpan]:
+def find_impossible_spans(spans: tuple[ComparedSpan, ...]) -> list[ComparedSpan]:
     """Return the spans with impossible offsets: the log has no room for the messages before them.
 
     If two sides contradict each other, the one with fewer messages counts as damaged.
     """
     refused: list[ComparedSpan] = []
     chain: list[ComparedSpan] = []
-    for span in merged(spans):
+    for span in merge_spans(spans):
         if chain:
             missing = span.first - chain[-1].behind
             if missing * RECORD_SIZE_BYTES_MIN > span.start - chain[-1].end:
@@ -147,13 +147,13 @@ def impossible_spans(spans: tuple[ComparedSpan, ...]) -> list[ComparedSpan]:
 
 def _difference(expected: Any, held: Any, count: int) -> str:
     names = {"position": "commit log offset", "size": "size", "code": "tags code"}
-    differs = _differing(names, expected, held) or "another size"
+    differs = _find_differing(names, expected, held) or "another size"
     verb = "differs" if count == 2 else "differ"
-    more = f", and {count_text(count - 1, 'message')} behind it {verb} too" if count > 1 else ""
+    more = f", and {format_count(count - 1, 'message')} behind it {verb} too" if count > 1 else ""
     return f"the unit has {differs}{more}"
 
 
-def _differing(names: Mapping[str, str], expected: Any, held: Any) -> str:
+def _find_differing(names: Mapping[str, str], expected: Any, held: Any) -> str:
     """Describe the fields that differ, by their display *names*; empty if none does."""
     return ", ".join(
         f"{text} {int(held[name])} instead of {int(expected[name])}"
@@ -189,7 +189,7 @@ def check_batch(
         return len(held)
     positions = held["position"].astype(np.int64)
     missing = ~np.isin(units["position"], positions)
-    for low, high in runs_of(missing):
+    for low, high in find_runs(missing):
         count, messages = high - low, int(units["n"][low:high].sum())
         reason = f"no unit for {count} records with {messages} messages"
         position, offset = int(units["position"][low]), int(units["offset"][low])
@@ -205,7 +205,7 @@ def check_batch(
             reason = "the unit points to a place where no record of this queue starts"
             findings.record(Finding(FaultKind.UNIT_SURPLUS, reason, *where))
             continue
-        differs = _differing({name: name for name in _FIELDS}, units[expected], unit)
+        differs = _find_differing({name: name for name in _FIELDS}, units[expected], unit)
         if differs:
             findings.record(Finding(FaultKind.UNIT_WRONG, f"the unit has {differs}", *where))
     return len(held)
@@ -257,11 +257,11 @@ def check_rest(root: Path, bounds: LogBounds, queues: Iterable[Compared]) -> Res
         if key.is_batch:
             _check_batch_rest(files, compared, bounds, result)
         else:
-            _check_plain_rest(files, merged(spans), bounds, result)
+            _check_plain_rest(files, merge_spans(spans), bounds, result)
     return result
 
 
-def merged(spans: tuple[ComparedSpan, ...]) -> list[ComparedSpan]:
+def merge_spans(spans: tuple[ComparedSpan, ...]) -> list[ComparedSpan]:
     """Merge spans into as few as possible, ascending."""
     found: list[ComparedSpan] = []
     for span in sorted(spans, key=lambda span: span.first):
@@ -284,7 +284,7 @@ def _check_plain_rest(
         for first, units in files.chunks(at, min(stop, end)):
             _judge(files, first, units, bounds, result)
             if at > files.start and span is not None:
-                for low, high in runs_of(units["size"] <= 0):
+                for low, high in find_runs(units["size"] <= 0):
                     _report_gap(files, first + low, first + high, result)
         if span is not None:
             if at > files.start and max(at, end) < span.first:
@@ -303,7 +303,7 @@ def _judge(
     suspicious = is_used & ~is_expired
     if bounds.is_live:
         suspicious &= positions < bounds.end
-    for low, high in runs_of(suspicious):
+    for low, high in find_runs(suspicious):
         _report_surplus(files, first + low, units[low:high], bounds, result)
 
 
@@ -315,17 +315,19 @@ def _report_surplus(
     count = len(units)
     if any(damage.start <= position < damage.end for damage in bounds.damages):
         kind = FaultKind.MESSAGE_LOST
-        lost = count_text(count, "message")
+        lost = format_count(count, "message")
         reason = f"{lost} lost: the units point into a damaged place of the log"
     elif position >= bounds.end:
-        reason = f"{count_text(count, 'unit')} pointing behind the end of the log"
+        reason = f"{format_count(count, 'unit')} pointing behind the end of the log"
     else:
-        reason = f"{count_text(count, 'unit')} pointing to places where no message of this queue is"
+        reason = (
+            f"{format_count(count, 'unit')} pointing to places where no message of this queue is"
+        )
     result.findings.record(_about_units(files, first, count, kind, reason, position))
 
 
 def _report_gap(files: ListedQueueFiles, first: int, behind: int, result: RestResult) -> None:
-    missing = count_text(behind - first, "message")
+    missing = format_count(behind - first, "message")
     reason = f"{missing} neither in the log nor in the queue, with others behind"
     result.findings.record(
         _about_units(files, first, behind - first, FaultKind.MESSAGE_LOST, reason)
@@ -343,12 +345,12 @@ def _check_batch_rest(
     key = files.key
     if inside < end and not bounds.is_live:
         path, at = files.place(inside)
-        reason = f"{count_text(end - inside, 'unit')} pointing behind the end of the log"
+        reason = f"{format_count(end - inside, 'unit')} pointing behind the end of the log"
         result.findings.record(
             Finding(FaultKind.UNIT_SURPLUS, reason, path, at, None, key.topic, key.queue_id)
         )
     if inside - expired > compared:
-        surplus = count_text(inside - expired - compared, "unit")
+        surplus = format_count(inside - expired - compared, "unit")
         reason = f"{surplus} pointing to places of the log without a record"
         path = str(files.directory)
         result.findings.record(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rockhopper.pipeline.jobs.auditing.findings import HARMLESS, FaultKind, Finding
-from rockhopper.pipeline.jobs.results import JobResult, count_text, size_text
+from rockhopper.pipeline.jobs.results import JobResult, format_count, format_size
 
 _SHOWN_MAX = 30
 
@@ -49,19 +49,19 @@ class AuditResult(JobResult):
     def _check_lines(self) -> Iterable[str]:
         if "queues" in self.checks:
             yield (
-                f"  queues   {count_text(self.queue_count, 'queue')}, "
-                f"{count_text(self.unit_count, 'unit')}, "
+                f"  queues   {format_count(self.queue_count, 'queue')}, "
+                f"{format_count(self.unit_count, 'unit')}, "
                 f"{self.expired_unit_count:,} of them expired"
             )
         if "index" in self.checks:
             yield (
-                f"  index    {count_text(self.index_file_count, 'file')}, "
-                f"{count_text(self.index_entry_count, 'entry', 'entries')}"
+                f"  index    {format_count(self.index_file_count, 'file')}, "
+                f"{format_count(self.index_entry_count, 'entry', 'entries')}"
             )
         yield from self._unchecked_lines()
         if "archive" in self.checks:
             yield (
-                f"  archive  {count_text(self.archived_file_count, 'file')}; "
+                f"  archive  {format_count(self.archived_file_count, 'file')}; "
                 f"{self.archived_and_in_log_count:,} messages compared with the log, "
                 f"{self.only_archived_count:,} only in the archive, "
                 f"{self.not_archived_count:,} not archived yet"
@@ -72,7 +72,7 @@ class AuditResult(JobResult):
         live = ", of a running broker" if self.is_live else ""
         log = f"{self.source}, commit log {self.commit_log_start} to {self.commit_log_end}{live}"
         if self.is_dry_run:
-            yield f"Would audit {log}, in {count_text(self.task_count, 'task')}"
+            yield f"Would audit {log}, in {format_count(self.task_count, 'task')}"
             yield f"  checks   {', '.join(self.checks)}"
             yield from self._unchecked_lines()
             return
@@ -80,8 +80,8 @@ class AuditResult(JobResult):
         rate = f", {self.size_bytes / 1e6 / self.seconds:,.0f} MB/s" if self.seconds > 0 else ""
         bodies = "" if "crc" in self.checks else ", bodies not checked"
         yield (
-            f"  log      {count_text(self.record_count, 'record')}, {size_text(self.size_bytes)}"
-            f" in {self.seconds:.1f} s{rate}{bodies}"
+            f"  log      {format_count(self.record_count, 'record')}, "
+            f"{format_size(self.size_bytes)} in {self.seconds:.1f} s{rate}{bodies}"
         )
         yield from self._check_lines()
         for note in self.notes:
@@ -98,7 +98,7 @@ class AuditResult(JobResult):
 
     def _finding_lines(self) -> Iterable[str]:
         total = sum(self.counts.values())
-        yield f"Found {count_text(total, 'place')} where something is wrong:"
+        yield f"Found {format_count(total, 'place')} where something is wrong:"
         by_kind: dict[FaultKind, list[Finding]] = {}
         for finding in self._findings:
             by_kind.setdefault(finding.kind, []).append(finding)

@@ -48,7 +48,7 @@ _PROBE_BYTES = 512
 _INNER_NUM = f"{PROPERTY_INNER_NUM}\x01".encode()
 
 
-def contradictions(records: Records, *, has_multi_tags: bool) -> Iterator[tuple[int, str]]:
+def find_contradictions(records: Records, *, has_multi_tags: bool) -> Iterator[tuple[int, str]]:
     """Yield the rows with a wrong sysFlag, and the reason.
 
     Without *has_multi_tags*, no topic of the store has messages with several tags.

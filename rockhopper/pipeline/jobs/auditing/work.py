@@ -16,9 +16,9 @@ from rockhopper.pipeline.derived.index_files import IndexFileInfo
 from rockhopper.pipeline.derived.queue_files import queue_directory
 from rockhopper.pipeline.jobs.auditing.archive import ArchivedRanges, LogSums, add_log_sums
 from rockhopper.pipeline.jobs.auditing.findings import AuditFindings, FaultKind, Finding
-from rockhopper.pipeline.jobs.auditing.index import check_index_entries, required_keys
+from rockhopper.pipeline.jobs.auditing.index import check_index_entries, find_required_keys
 from rockhopper.pipeline.jobs.auditing.queues import ComparedSpan, check_batch, check_plain
-from rockhopper.pipeline.jobs.auditing.sys_flags import contradictions
+from rockhopper.pipeline.jobs.auditing.sys_flags import find_contradictions
 from rockhopper.pipeline.store_source.pieces import FilePiece
 from rockhopper.pipeline.store_source.scan import DamagedRange, scan
 from rockhopper.protocol.names import LMQ_PREFIX
@@ -119,7 +119,7 @@ def _check_records(
     wrong += [
         (FaultKind.RECORD, row, reason) for row in damaged_records(records) if row not in rows
     ]
-    flags = contradictions(records, has_multi_tags=has_multi_tags)
+    flags = find_contradictions(records, has_multi_tags=has_multi_tags)
     wrong += [(FaultKind.SYS_FLAG, row, reason) for row, reason in flags]
     for kind, row, reason in wrong:
         offset = int(records.heads["physOffset"][row])
@@ -134,7 +134,7 @@ def _compare(work: AuditWork, piece: FilePiece, entries: Entries, part: AuditPar
     end = min(piece.end, work.log_end)
     if work.checks_queues:
         for key, units in entries.queues().items():
-            units = _without_impossible(key, units, piece, part.findings)
+            units = _drop_impossible(key, units, piece, part.findings)
             if _is_orphan(work, key):
                 part.orphans[key.topic] += len(units)
             elif key.is_batch:
@@ -145,7 +145,7 @@ def _compare(work: AuditWork, piece: FilePiece, entries: Entries, part: AuditPar
                 spans = check_plain(work.root, key, units, part.findings, purged_end)
                 part.spans.setdefault(key, []).extend(spans)
     if work.index_files == ():
-        keys = required_keys(entries.keys(), needs_tags=work.rules.has_tag_keys)
+        keys = find_required_keys(entries.keys(), needs_tags=work.rules.has_tag_keys)
         part.unindexed_key_count += len(keys)
     elif work.index_files is not None:
         part.index_entry_count += check_index_entries(
@@ -158,9 +158,7 @@ def _compare(work: AuditWork, piece: FilePiece, entries: Entries, part: AuditPar
         )
 
 
-def _without_impossible(
-    key: QueueKey, units: Any, piece: FilePiece, findings: AuditFindings
-) -> Any:
+def _drop_impossible(key: QueueKey, units: Any, piece: FilePiece, findings: AuditFindings) -> Any:
     rows = impossible_rows(units)
     reason = "the head of the record claims a queue offset that it cannot have"
     for row in rows:

@@ -7,8 +7,8 @@ from rockhopper.pipeline.jobs.archiving.catalog import Catalog
 from rockhopper.pipeline.jobs.archiving.manifest import (
     COMPACTED,
     Manifest,
-    merged,
-    removing,
+    make_removing_manifest,
+    merge_summaries,
 )
 from rockhopper.pipeline.jobs.archiving.values import ValueFormat
 from rockhopper.pipeline.jobs.archiving.writing import WriteTarget, WrittenSplit
@@ -16,9 +16,9 @@ from rockhopper.pipeline.jobs.compacting.options import CompactOptions
 from rockhopper.pipeline.jobs.compacting.planning import Group, groups
 from rockhopper.pipeline.jobs.compacting.result import CompactResult, MergedTopic
 from rockhopper.pipeline.jobs.compacting.work import CompactWork
-from rockhopper.pipeline.jobs.kept_archives import archive_at, brought_up, check_topics
+from rockhopper.pipeline.jobs.kept_archives import archive_at, bring_up, check_topics
 from rockhopper.pipeline.jobs.options import job
-from rockhopper.pipeline.jobs.results import count_text
+from rockhopper.pipeline.jobs.results import format_count
 from rockhopper.pipeline.jobs.tasks import runner
 
 
@@ -37,7 +37,7 @@ def compact(asked: CompactOptions) -> CompactResult:
     check_topics(catalog, asked.topics)
     if asked.dry_run:
         catalog.check_writable()
-        found = _planned(catalog, asked)
+        found = _plan(catalog, asked)
         result = _result(catalog, found)
         result.dry_run = True
     else:
@@ -47,13 +47,13 @@ def compact(asked: CompactOptions) -> CompactResult:
     return result
 
 
-def _planned(catalog: Catalog, asked: CompactOptions) -> list[Group]:
+def _plan(catalog: Catalog, asked: CompactOptions) -> list[Group]:
     return groups(catalog.archived_files(), asked.target_size_bytes, asked.topics)
 
 
 def _run(catalog: Catalog, asked: CompactOptions) -> CompactResult:
-    current = brought_up(catalog, asked.progress, asked.now_ms())
-    found = _planned(catalog, asked)
+    current = bring_up(catalog, asked.progress, asked.now_ms())
+    found = _plan(catalog, asked)
     result = _result(catalog, found)
     if not found:
         return result
@@ -63,10 +63,10 @@ def _run(catalog: Catalog, asked: CompactOptions) -> CompactResult:
         value = ValueFormat(current.value["format"], current.value["schema"])
     target = WriteTarget(catalog.files.location, catalog.create_staging(run), run, value)
     run_tasks = asked.run or runner("compact", asked, size_bytes=result.bytes_before)
-    label = f"merging {count_text(result.files_before, 'file')} of {catalog.files.location}"
+    label = f"merging {format_count(result.files_before, 'file')} of {catalog.files.location}"
     written = run_tasks(list(enumerate(found)), CompactWork(target), label)
     manifest = _manifest(current, found, written, asked)
-    asked.progress.step(f"committing {count_text(len(manifest.files), 'file')}")
+    asked.progress.step(f"committing {format_count(len(manifest.files), 'file')}")
     catalog.commit(manifest, [name for each in written for name in each.staged])
     catalog.delete_replaced(asked.now_ms())
     result.run = run
@@ -79,9 +79,11 @@ def _manifest(
     current: Manifest, found: list[Group], written: list[WrittenSplit], asked: CompactOptions
 ) -> Manifest:
     removed = [file for group in found for file in group]
-    manifest = removing(current, COMPACTED, removed, asked.keep_old_ms, asked.now_ms())
+    manifest = make_removing_manifest(
+        current, COMPACTED, removed, asked.keep_old_ms, asked.now_ms()
+    )
     files = tuple(file for each in written for file in each.files)
-    queues = merged([queue for file in files for queue in file.queues])
+    queues = merge_summaries([queue for file in files for queue in file.queues])
     return replace(manifest, files=files, queues=queues)
 
 

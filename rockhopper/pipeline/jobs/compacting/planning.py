@@ -17,7 +17,7 @@ B, which has older messages of queue 0.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, stored_order
+from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, make_stored_key
 from rockhopper.pipeline.jobs.body_hash import CRC_BITS
 
 # All files of a group are read into memory, together with their Arrow tables.
@@ -31,7 +31,7 @@ def groups(
 ) -> list[Group]:
     """Return the groups of files to merge, each with at least two files."""
     by_topic: dict[str, list[ArchivedFile]] = {}
-    for file in sorted(files, key=stored_order):
+    for file in sorted(files, key=make_stored_key):
         by_topic.setdefault(file.topic, []).append(file)
     return [
         tuple(group)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rockhopper.pipeline.jobs.results import JobResult, count_text, size_text
+from rockhopper.pipeline.jobs.results import JobResult, format_count, format_size
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class CompactResult(JobResult):
             yield f"no files of {self.directory} are small enough to be merged"
             return
         did = "would merge" if self.dry_run else "merged"
-        became = "" if self.dry_run else f" of {size_text(self.bytes_after)}"
+        became = "" if self.dry_run else f" of {format_size(self.bytes_after)}"
         yield (
-            f"{did} {count_text(self.files_before, 'file')} of {size_text(self.bytes_before)} "
-            f"into {self.files_after:,}{became}: {count_text(self.rows, 'message')} of "
+            f"{did} {format_count(self.files_before, 'file')} of {format_size(self.bytes_before)} "
+            f"into {self.files_after:,}{became}: {format_count(self.rows, 'message')} of "
             f"{self.directory}"
         )
         for each in self.topics:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.files import files_at
-from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, merged
+from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, merge_summaries
 from rockhopper.pipeline.jobs.archiving.writing import (
     ROW_GROUP_ROWS,
     SplitWriter,
@@ -54,12 +54,12 @@ class CompactWork:
             with files_at(self.target.location).open_input(file.path) as source:
                 data = source.read()
             if file.sha256 is not None and hashlib.sha256(data).hexdigest() != file.sha256:
-                raise _damaged(where, "its SHA-256 is not that in its manifest")
+                raise _describe_damage(where, "its SHA-256 is not that in its manifest")
             table = pq.ParquetFile(pa.BufferReader(data)).read()
         except (OSError, pa.ArrowException) as error:
-            raise _damaged(where, str(error).splitlines()[0]) from error
+            raise _describe_damage(where, str(error).splitlines()[0]) from error
         if table.schema.names != schema.names or table.num_rows != file.rows:
-            raise _damaged(
+            raise _describe_damage(
                 where, f"it has {table.num_rows} messages of {len(table.schema.names)} columns"
             )
         return table.cast(schema)
@@ -68,9 +68,9 @@ class CompactWork:
         """Check that no message was lost: compare the sums of each queue. Raises PipelineError."""
         wanted = [replace(queue, columns_hash=None) for file in group for queue in file.queues]
         found = [queue for file in written.files for queue in file.queues]
-        if merged(found) != merged(wanted):
+        if merge_summaries(found) != merge_summaries(wanted):
             paths = ", ".join(file.path for file in group)
-            raise _damaged(
+            raise _describe_damage(
                 self.target.location, f"the messages in {paths} are not those of the manifests"
             )
 
@@ -85,7 +85,7 @@ def _by_broker(table: pa.Table) -> Iterator[pa.RecordBatch]:
             yield batch
 
 
-def _damaged(where: str, why: str) -> PipelineError:
+def _describe_damage(where: str, why: str) -> PipelineError:
     return PipelineError(
         f"{where} is damaged ({why}), so nothing was merged: restore it from a copy of the "
         "archive; audit --archive says what else is wrong"

@@ -22,7 +22,7 @@ class RunningBroker(NamedTuple):
 
 
 @contextmanager
-def throw_away_broker() -> Iterator[RunningBroker]:
+def run_throw_away_broker() -> Iterator[RunningBroker]:
     """Run a broker inside the block. Raises PipelineError if it does not start."""
     with tempfile.TemporaryDirectory(prefix="rockhopper-demo-") as directory:
         store = str(Path(directory) / "store")

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.demonstrating.broker import RunningBroker, throw_away_broker
+from rockhopper.pipeline.jobs.demonstrating.broker import RunningBroker, run_throw_away_broker
 from rockhopper.pipeline.jobs.demonstrating.options import DemoOptions
 from rockhopper.pipeline.jobs.demonstrating.text import passages, words
 from rockhopper.pipeline.jobs.options import job
-from rockhopper.pipeline.jobs.results import JobResult, UsageProblem, count_text
+from rockhopper.pipeline.jobs.results import JobResult, UsageProblem, format_count
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +52,7 @@ class DemoResult(JobResult):
     def lines(self) -> Iterator[str]:
         """See JobResult."""
         if self.dry_run:
-            yield f"would stream {count_text(self.messages, 'line')} and write {self.page}"
+            yield f"would stream {format_count(self.messages, 'line')} and write {self.page}"
             return
         yield "Words of four letters or more in Python's reference:"
         yield ""
@@ -63,7 +63,7 @@ class DemoResult(JobResult):
         yield ""
         yield (
             f"{self.messages:,} messages streamed, {self.words:,} words counted in "
-            f"{count_text(self.micro_batches, 'micro-batch', 'micro-batches')},"
+            f"{format_count(self.micro_batches, 'micro-batch', 'micro-batches')},"
         )
         yield (
             f"{self.archived:,} messages archived, {self.replayed:,} replayed, all of it in "
@@ -98,7 +98,7 @@ def demo(asked: DemoOptions) -> DemoResult:
         result.dry_run, result.messages = True, len(lines)
         return result
     asked.progress.step("starting a broker and Spark")
-    with throw_away_broker() as broker:
+    with run_throw_away_broker() as broker:
         session = job_session("demo", asked.spark, asked.master)
         counts = _stream(asked, session, broker, lines)
         _check_counts(counts, lines, result)
@@ -241,13 +241,13 @@ def _archive_and_replay(
 def _check_copy(spark: "SparkSession", nameserver: str, count: int, result: DemoResult) -> None:
     from pyspark.sql import functions as f
 
-    from rockhopper.pipeline.jobs.spark import described
+    from rockhopper.pipeline.jobs.spark import describe_jobs
 
     found = []
     for topic in (TOPIC, COPY_TOPIC):
         options = {"nameServer": nameserver, "subscribe": topic, "columns": "body"}
         bodies = spark.read.format("rocketmq").options(**options).load()
-        with described(spark, f"demonstration: checking {topic}"):
+        with describe_jobs(spark, f"demonstration: checking {topic}"):
             found.append(tuple(bodies.agg(f.count("*"), f.sum(f.crc32("body"))).collect()[0]))
     if found[0] != found[1] or found[0][0] != count or result.replayed != count:
         raise PipelineError(

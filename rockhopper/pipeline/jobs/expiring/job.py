@@ -3,12 +3,16 @@
 from collections.abc import Sequence
 
 from rockhopper.pipeline.jobs.archiving.catalog import Catalog
-from rockhopper.pipeline.jobs.archiving.manifest import EXPIRED, ArchivedFile, removing
+from rockhopper.pipeline.jobs.archiving.manifest import (
+    EXPIRED,
+    ArchivedFile,
+    make_removing_manifest,
+)
 from rockhopper.pipeline.jobs.expiring.options import ExpireOptions
 from rockhopper.pipeline.jobs.expiring.result import ExpiredTopic, ExpireResult
-from rockhopper.pipeline.jobs.kept_archives import archive_at, brought_up, check_topics
+from rockhopper.pipeline.jobs.kept_archives import archive_at, bring_up, check_topics
 from rockhopper.pipeline.jobs.options import job
-from rockhopper.pipeline.jobs.results import UsageProblem, count_text
+from rockhopper.pipeline.jobs.results import UsageProblem, format_count
 
 
 @job(ExpireOptions)
@@ -30,16 +34,18 @@ def expire(asked: ExpireOptions) -> ExpireResult:
     before_ms = asked.now_ms() - asked.older_than_ms
     if asked.dry_run:
         catalog.check_writable()
-        result = _result(catalog, _old(catalog, asked, before_ms), asked, before_ms)
+        result = _result(catalog, _find_old(catalog, asked, before_ms), asked, before_ms)
         result.dry_run = True
         return result
     with catalog.lock():
-        current = brought_up(catalog, asked.progress, asked.now_ms())
-        found = _old(catalog, asked, before_ms)
+        current = bring_up(catalog, asked.progress, asked.now_ms())
+        found = _find_old(catalog, asked, before_ms)
         result = _result(catalog, found, asked, before_ms)
         if found:
-            asked.progress.step(f"removing {count_text(len(found), 'file')}")
-            manifest = removing(current, EXPIRED, found, asked.keep_old_ms, asked.now_ms())
+            asked.progress.step(f"removing {format_count(len(found), 'file')}")
+            manifest = make_removing_manifest(
+                current, EXPIRED, found, asked.keep_old_ms, asked.now_ms()
+            )
             catalog.commit(manifest, [])
             catalog.delete_replaced(asked.now_ms())
             catalog.fold()
@@ -47,7 +53,7 @@ def expire(asked: ExpireOptions) -> ExpireResult:
     return result
 
 
-def _old(catalog: Catalog, asked: ExpireOptions, before_ms: int) -> list[ArchivedFile]:
+def _find_old(catalog: Catalog, asked: ExpireOptions, before_ms: int) -> list[ArchivedFile]:
     return [
         file
         for file in catalog.archived_files()

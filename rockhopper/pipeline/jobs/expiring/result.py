@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from rockhopper.pipeline.jobs.results import JobResult, count_text, size_text
+from rockhopper.pipeline.jobs.results import JobResult, format_count, format_size
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class ExpireResult(JobResult):
             return
         did = "would remove" if self.dry_run else "removed"
         yield (
-            f"{did} {count_text(self.messages, 'message')} from before {before} (UTC) of "
-            f"{self.directory}: {count_text(self.files, 'file')}, {size_text(self.bytes)}"
+            f"{did} {format_count(self.messages, 'message')} from before {before} (UTC) of "
+            f"{self.directory}: {format_count(self.files, 'file')}, {format_size(self.bytes)}"
         )
         for each in self.topics:
             yield (
-                f"  {each.topic}: {count_text(each.messages, 'message')}, "
-                f"{count_text(each.files, 'file')}, {size_text(each.bytes)}"
+                f"  {each.topic}: {format_count(each.messages, 'message')}, "
+                f"{format_count(each.files, 'file')}, {format_size(each.bytes)}"
             )
         if self.keep_old_ms and not self.dry_run:
             yield (

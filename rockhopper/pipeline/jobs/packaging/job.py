@@ -3,8 +3,8 @@
 import os
 from dataclasses import dataclass
 
-from rockhopper.pipeline.jobs.disk import naming_disk_problems
-from rockhopper.pipeline.jobs.results import JobResult, size_text
+from rockhopper.pipeline.jobs.disk import name_disk_problems
+from rockhopper.pipeline.jobs.results import JobResult, format_size
 from rockhopper.pipeline.packaging import write_zip
 
 
@@ -21,12 +21,12 @@ class PackageResult(JobResult):
         if self.dry_run:
             return [f"would write {self.path}"]
         return [
-            f"wrote {self.path} ({size_text(self.bytes)})",
+            f"wrote {self.path} ({format_size(self.bytes)})",
             f"spark-submit --py-files {self.path} your_app.py",
         ]
 
 
-@naming_disk_problems()
+@name_disk_problems()
 def package(output: str | os.PathLike[str], *, dry_run: bool = False) -> PackageResult:
     """Write the pipeline into the zip *output*."""
     size = 0 if dry_run else write_zip(output)

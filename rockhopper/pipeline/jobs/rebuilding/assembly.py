@@ -9,7 +9,7 @@ import numpy as np
 
 from rockhopper.pipeline.derived.entries import UNIT, QueueKey
 from rockhopper.pipeline.derived.index_files import file_names
-from rockhopper.pipeline.derived.queue_files import QueueWriter, packed
+from rockhopper.pipeline.derived.queue_files import QueueWriter, pack_units
 from rockhopper.pipeline.jobs.rebuilding.work import (
     IndexTask,
     PieceResult,
@@ -146,7 +146,7 @@ class Assembly:
         units = np.zeros(missing, UNIT)
         units["position"] = start + np.arange(missing)
         units["size"] = np.clip(stop - units["position"], 1, _RECORD_SIZE_BYTES_MAX)
-        writer.write(before.behind, packed(units, False))
+        writer.write(before.behind, pack_units(units, False))
         self._note(key, before.behind, missing, "lost with a damaged place; readers step over them")
 
     def _write_batches(self, key: QueueKey) -> None:
@@ -166,7 +166,7 @@ class Assembly:
                 self._note(key, int(units["offset"][row]), int(units["n"][row]), reason)
             units = units[~repeated]
             if len(units):
-                writer.write(number, packed(units, True))
+                writer.write(number, pack_units(units, True))
                 number += len(units)
                 reach = int((units["offset"] + units["n"])[-1])
         self.unit_count += number
@@ -175,7 +175,7 @@ class Assembly:
         """Return one task for each index file, with entries in log order."""
         place = self._place
         per_file = place.geometry.index_entry_count_max - 1
-        files = list(_divided(self._results, per_file))
+        files = list(_divide(self._results, per_file))
         times = [first_key_ms(keys_path(place, n), first) for (n, first, _), *_ in files]
         directory = place.output / INDEX_DIRECTORY
         tasks = []
@@ -199,7 +199,7 @@ def _may_follow(before: UnitRun, run: UnitRun) -> bool:
     return missing <= 0 or missing * RECORD_SIZE_BYTES_MIN <= run.start - before.end
 
 
-def _divided(results: list[PieceResult], per_file: int) -> Iterator[list[tuple[int, int, int]]]:
+def _divide(results: list[PieceResult], per_file: int) -> Iterator[list[tuple[int, int, int]]]:
     """Yield the parts of each file of *per_file* entries: task number, first entry, entry count."""
     parts: list[tuple[int, int, int]] = []
     room = per_file

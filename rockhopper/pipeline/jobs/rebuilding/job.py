@@ -17,7 +17,7 @@ from rockhopper.pipeline.jobs.options import RunTasks, job
 from rockhopper.pipeline.jobs.rebuilding.assembly import Assembly, QueueNote
 from rockhopper.pipeline.jobs.rebuilding.kept_queues import keep_expired_queues
 from rockhopper.pipeline.jobs.rebuilding.options import RebuildOptions
-from rockhopper.pipeline.jobs.rebuilding.store_lock import in_use, locked_store
+from rockhopper.pipeline.jobs.rebuilding.store_lock import lock_store, make_in_use_error
 from rockhopper.pipeline.jobs.rebuilding.work import (
     PieceResult,
     PieceTask,
@@ -25,7 +25,7 @@ from rockhopper.pipeline.jobs.rebuilding.work import (
     build_index_file,
     rebuild_pieces,
 )
-from rockhopper.pipeline.jobs.results import JobResult, UsageProblem, count_text, size_text
+from rockhopper.pipeline.jobs.results import JobResult, UsageProblem, format_count, format_size
 from rockhopper.pipeline.jobs.tasks import runner, size_of
 from rockhopper.pipeline.store_source.directory import StoreDirectory, find_commit_log, open_store
 from rockhopper.pipeline.store_source.scan import DamagedRange
@@ -77,7 +77,7 @@ class RebuildResult(JobResult):
         """Yield a summary as text."""
         log = f"{self.source}, commit log {self.commit_log_start} to {self.commit_log_end}"
         if self.is_dry_run:
-            yield f"Would rebuild {log}, in {count_text(self.task_count, 'task')}"
+            yield f"Would rebuild {log}, in {format_count(self.task_count, 'task')}"
             yield f"  into     {self.output}"
             yield f"  sizes    {self._sizes()}"
             if self.geometry.index_problem:
@@ -86,27 +86,27 @@ class RebuildResult(JobResult):
         rate = f", {self.record_count / self.seconds:,.0f} a second" if self.seconds > 0 else ""
         yield f"Rebuilt {log}"
         yield (
-            f"  read     {count_text(self.record_count, 'record')} "
-            f"({size_text(self.size_bytes)}) in {self.seconds:.1f} s{rate}; "
+            f"  read     {format_count(self.record_count, 'record')} "
+            f"({format_size(self.size_bytes)}) in {self.seconds:.1f} s{rate}; "
             f"{self.undispatched_count:,} of them belong into no queue"
         )
         yield (
-            f"  queues   {count_text(self.queue_count, 'queue')} with "
-            f"{count_text(self.unit_count, 'unit')}"
+            f"  queues   {format_count(self.queue_count, 'queue')} with "
+            f"{format_count(self.unit_count, 'unit')}"
         )
         if self.geometry.index_problem:
             yield self._index_left_out()
         else:
             yield (
-                f"  index    {count_text(self.index_file_count, 'file')} with "
-                f"{count_text(self.index_entry_count, 'entry', 'entries')}"
+                f"  index    {format_count(self.index_file_count, 'file')} with "
+                f"{format_count(self.index_entry_count, 'entry', 'entries')}"
             )
         yield f"  into     {self.output}"
         yield f"  sizes    {self._sizes()}"
         if self.kept_queue_count:
             yield (
-                f"  kept     {count_text(self.kept_queue_count, 'queue')} whose messages have all "
-                "expired, for the next offset"
+                f"  kept     {format_count(self.kept_queue_count, 'queue')} whose messages have "
+                "all expired, for the next offset"
             )
         if self.old_files:
             yield f"  former files are in {self.old_files}"
@@ -116,7 +116,7 @@ class RebuildResult(JobResult):
                 f"{damage.reason}"
             )
         for note in self.notes[:_SHOWN_MAX]:
-            count = count_text(note.message_count, "message")
+            count = format_count(note.message_count, "message")
             yield (
                 f"  queue    {note.topic}/{note.queue_id}: {count} from queue offset "
                 f"{note.queue_offset} on: {note.reason}"
@@ -179,7 +179,7 @@ def rebuild(asked: RebuildOptions) -> RebuildResult:
     run = asked.run or runner("rebuild", asked, size_bytes=size_of(groups))
     with ExitStack() as stack:
         if asked.in_place:
-            stack.enter_context(locked_store(target))
+            stack.enter_context(lock_store(target))
         stamp = f"{started:%Y%m%d%H%M%S%f}"
         made = target / OWN_DIRECTORY / f"rebuild-{stamp}" if asked.in_place else target
         scratch = made / f"scratch-{stamp}"
@@ -211,7 +211,7 @@ def rebuild(asked: RebuildOptions) -> RebuildResult:
 def _check_unused(asked: RebuildOptions, root: Path | None, store: StoreDirectory) -> None:
     if asked.in_place and store.is_live:
         assert root is not None
-        raise in_use(root)
+        raise make_in_use_error(root)
 
 
 def _find_geometry(asked: RebuildOptions, root: Path | None) -> Geometry:

@@ -16,7 +16,7 @@ from rockhopper.protocol.store.store_paths import LOCK_FILE
 
 
 @contextmanager
-def locked_store(root: Path) -> Iterator[None]:
+def lock_store(root: Path) -> Iterator[None]:
     """Hold the lock of the store in *root*.
 
     Raises:
@@ -27,13 +27,13 @@ def locked_store(root: Path) -> Iterator[None]:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         except OSError:
-            raise in_use(root) from None
+            raise make_in_use_error(root) from None
         yield
     finally:
         os.close(descriptor)
 
 
-def in_use(root: Path) -> PipelineError:
+def make_in_use_error(root: Path) -> PipelineError:
     """Return the error for a store in use by a broker."""
     return PipelineError(
         f"a broker runs on the store {root}: stop it first, or rebuild into another directory "

@@ -18,7 +18,7 @@ from rockhopper.pipeline.derived.dispatch_rules import DispatchRules
 from rockhopper.pipeline.derived.entries import KEY, UNIT, Entries, QueueKey, impossible_rows
 from rockhopper.pipeline.derived.geometry import Geometry
 from rockhopper.pipeline.derived.index_files import write_index_file
-from rockhopper.pipeline.derived.queue_files import QueueWriter, packed
+from rockhopper.pipeline.derived.queue_files import QueueWriter, pack_units
 from rockhopper.pipeline.store_source.pieces import FilePiece
 from rockhopper.pipeline.store_source.scan import DamagedRange, scan
 
@@ -132,11 +132,11 @@ def _write_units(
     place: Worksite, key: QueueKey, units: npt.NDArray[Any], result: PieceResult
 ) -> list[UnitRun]:
     writer = QueueWriter(place.output, key, place.geometry.queue_file_size(key))
-    units = _without_impossible(key, units, result)
+    units = _drop_impossible(key, units, result)
     edges = np.flatnonzero(np.diff(units["offset"]) != 1) + 1
     runs = []
     for part in np.split(units, edges):
-        writer.write(int(part["offset"][0]), packed(part, False))
+        writer.write(int(part["offset"][0]), pack_units(part, False))
         first, last = part[0], part[-1]
         runs.append(
             UnitRun(
@@ -150,7 +150,7 @@ def _write_units(
     return runs
 
 
-def _without_impossible(
+def _drop_impossible(
     key: QueueKey, units: npt.NDArray[Any], result: PieceResult
 ) -> npt.NDArray[Any]:
     rows = impossible_rows(units)
@@ -174,11 +174,11 @@ class IndexTask:
 
 def build_index_file(task: IndexTask) -> int:
     """Build the file; return the number of its entries."""
-    keys = np.concatenate([_aside(*part) for part in task.parts])
+    keys = np.concatenate([_name_aside(*part) for part in task.parts])
     previous_end_ms = 0
     if task.before is not None:
         path, number = task.before
-        previous_end_ms = int(_aside(path, number, 1)["ms"][0])
+        previous_end_ms = int(_name_aside(path, number, 1)["ms"][0])
     write_index_file(
         task.path,
         keys["hash"],
@@ -193,10 +193,10 @@ def build_index_file(task: IndexTask) -> int:
 
 def first_key_ms(path: Path, number: int) -> int:
     """Return the store time of an entry in a scratch file."""
-    return int(_aside(path, number, 1)["ms"][0])
+    return int(_name_aside(path, number, 1)["ms"][0])
 
 
-def _aside(path: Path, first: int, count: int) -> npt.NDArray[Any]:
+def _name_aside(path: Path, first: int, count: int) -> npt.NDArray[Any]:
     return np.fromfile(path, KEY, count, offset=first * KEY.itemsize)
 
 

@@ -6,7 +6,7 @@ import click
 
 from rockhopper.client.commands.running import nameserver_option
 from rockhopper.pipeline.jobs.replaying.options import ReplayOptions
-from rockhopper.pipeline.jobs.running import named_brokers, options_of, run_asked
+from rockhopper.pipeline.jobs.running import name_brokers, options_of, run_asked
 
 
 @click.command()
@@ -27,7 +27,7 @@ def replay(source: str, is_agreed: bool, **asked: Any) -> None:
     from rockhopper.pipeline.jobs.replaying.job import replay as run_replay
 
     asked |= {"source": source}
-    asked["nameserver"] = named_brokers(
+    asked["nameserver"] = name_brokers(
         f"Send messages of {source} to the brokers behind {{}}?",
         is_agreed=is_agreed or asked["dry_run"],
         remedy="",

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from rockhopper.paths import expand_home
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.catalog import OWN_DIRECTORY
-from rockhopper.pipeline.jobs.archiving.files import LocalFiles, naming_damage
+from rockhopper.pipeline.jobs.archiving.files import LocalFiles, name_damage
 from rockhopper.pipeline.jobs.options import is_empty_span, job
 from rockhopper.pipeline.jobs.replaying.options import ReplayOptions
 from rockhopper.pipeline.jobs.replaying.parquet_files import (
@@ -34,10 +34,10 @@ from rockhopper.pipeline.jobs.replaying.plan import (
     ReplayPlan,
     ReplayRequest,
     batch_rows_for,
-    shares,
+    share_slices,
 )
 from rockhopper.pipeline.jobs.replaying.result import ReplayResult
-from rockhopper.pipeline.jobs.replaying.selecting import chosen_rows, planned, prune
+from rockhopper.pipeline.jobs.replaying.selecting import choose_rows, plan_files, prune
 from rockhopper.pipeline.jobs.replaying.targets import (
     check_targets,
     choose_target,
@@ -48,9 +48,15 @@ from rockhopper.pipeline.jobs.replaying.targets import (
 )
 from rockhopper.pipeline.jobs.replaying.work import ReplayWork
 from rockhopper.pipeline.jobs.results import UsageProblem
-from rockhopper.pipeline.jobs.spark import cores, described, job_session, run_tasks, spark_problem
-from rockhopper.pipeline.jobs.tasks import in_this_process
-from rockhopper.pipeline.options import nearest
+from rockhopper.pipeline.jobs.spark import (
+    cores,
+    describe_jobs,
+    job_session,
+    run_tasks,
+    spark_problem,
+)
+from rockhopper.pipeline.jobs.tasks import run_in_this_process
+from rockhopper.pipeline.options import suggest_nearest
 from rockhopper.pipeline.sink.publishing import publish
 from rockhopper.pipeline.sink.rules import SinkRules
 
@@ -79,7 +85,7 @@ class _Way:
 
     def select_rows(self, files: Sequence[SourceFile]) -> "DataFrame":
         """Return the matching rows of files that are replayed partly."""
-        return chosen_rows(self.session(), self.source, files, self.request)
+        return choose_rows(self.session(), self.source, files, self.request)
 
 
 @job(ReplayOptions)
@@ -130,7 +136,7 @@ def _request(asked: ReplayOptions) -> ReplayRequest:
     names = {"*": asked.to} if isinstance(asked.to, str) else dict(asked.to or {})
     return ReplayRequest(
         source=str(expand_home(source).absolute()) if "://" not in source else source,
-        topics=_chosen_topics(asked, names),
+        topics=_choose_topics(asked, names),
         start_ms=asked.start_ms,
         end_ms=asked.end_ms,
         key=asked.key or "",
@@ -139,7 +145,7 @@ def _request(asked: ReplayOptions) -> ReplayRequest:
     )
 
 
-def _chosen_topics(asked: ReplayOptions, names: Mapping[str, str]) -> tuple[str, ...]:
+def _choose_topics(asked: ReplayOptions, names: Mapping[str, str]) -> tuple[str, ...]:
     """Return the topics to replay, by default those with a new name; empty for all."""
     chosen = tuple(dict.fromkeys(asked.topics))
     if not chosen and "*" not in names:
@@ -173,17 +179,17 @@ def _check_known(source: MessageFiles, request: ReplayRequest) -> None:
         listed = ", ".join(sorted(known)[:10]) or "none"
         raise UsageProblem(
             f"{request.source} has no messages of the topic {missing[0]!r}"
-            f"{nearest(missing[0], known)}: name one of those it has ({listed})"
+            f"{suggest_nearest(missing[0], known)}: name one of those it has ({listed})"
         )
 
 
 def _foretell(way: _Way) -> ReplayResult:
-    plan = _resumable(way)
+    plan = _find_resumable(way)
     if plan is None:
         plan, done = _new_plan(way, _count), 0
     else:
         check_targets(way.asked.nameserver, plan)
-        done = _done(plan, way)
+        done = _find_done(plan, way)
     result = _result(plan)
     result.dry_run = True
     result.resumed_at_batch = done if done < plan.batch_count else 0
@@ -200,7 +206,7 @@ def _new_plan(
     whole, partly = prune(way.source, way.request)
     way.asked.progress.step("comparing files with the archive's manifests")
     check_unaltered([*whole, *partly])
-    files = planned(way.source, whole, count(way, partly) if partly else {})
+    files = plan_files(way.source, whole, count(way, partly) if partly else {})
     topics = _targets(files, way.request)
     counts = queue_counts(nameserver, topics, broker)
     if chosen:
@@ -211,7 +217,7 @@ def _new_plan(
     return ReplayPlan(way.name, way.request, files, batch_rows, chosen, counts, ids)
 
 
-def _resumable(way: _Way) -> ReplayPlan | None:
+def _find_resumable(way: _Way) -> ReplayPlan | None:
     """Return the stored plan; None if there is none."""
     data = way.state.read(PLAN_FILE)
     if data is None:
@@ -233,7 +239,7 @@ def _resumable(way: _Way) -> ReplayPlan | None:
 
 
 def _count(way: _Way, partly: Sequence[SourceFile]) -> dict[str, int]:
-    with described(way.session(), f"replay {way.name}: counting messages"):
+    with describe_jobs(way.session(), f"replay {way.name}: counting messages"):
         return dict(way.select_rows(partly).groupBy("path").count().collect())
 
 
@@ -244,7 +250,7 @@ def _select(way: _Way, partly: Sequence[SourceFile]) -> dict[str, int]:
     place = str(way.state.path(SELECTION_DIRECTORY))
     rows = way.select_rows(partly)
     try:
-        with described(way.session(), f"replay {way.name}: choosing messages"):
+        with describe_jobs(way.session(), f"replay {way.name}: choosing messages"):
             rows.write.parquet(place)
     except Exception as error:
         raise spark_problem(error) from error
@@ -277,13 +283,13 @@ def _targets(files: Sequence[PlannedFile], request: ReplayRequest) -> list[str]:
 
 def _run(way: _Way) -> ReplayResult:
     asked = way.asked
-    plan = _resumable(way)
+    plan = _find_resumable(way)
     if plan is None:
         plan = _new_plan(way, _select)
         way.state.write(PLAN_FILE, plan.to_json())
     check_targets(asked.nameserver, plan)
     result = _result(plan)
-    done = _done(plan, way)
+    done = _find_done(plan, way)
     if done >= plan.batch_count:
         return result
     rules = sink_rules(asked.nameserver, plan)
@@ -314,11 +320,13 @@ def _send_batch(
     slices = plan.batch(number)
     rows = sum(each.end - each.first for each in slices)
     work = ReplayWork(number, selection, plan.request, plan.queue_counts, rules, plan.owner)
-    tasks = list(enumerate(shares(slices, max(1, min(at_a_time, rows // _ROWS_WORTH_A_TASK)))))
+    tasks = list(
+        enumerate(share_slices(slices, max(1, min(at_a_time, rows // _ROWS_WORTH_A_TASK))))
+    )
     what = f"replay {way.name} into {', '.join(_result(plan).topics)}: batch {number + 1}"
     what += f" of {plan.batch_count}"
     written = (
-        in_this_process(tasks, work)
+        run_in_this_process(tasks, work)
         if session is None
         else run_tasks(session, tasks, work, description=what)
     )
@@ -331,7 +339,7 @@ def _send_batch(
     return rows
 
 
-def _done(plan: ReplayPlan, way: _Way) -> int:
+def _find_done(plan: ReplayPlan, way: _Way) -> int:
     """Return the number of batches that were sent."""
     if plan.broker:
         return last_batch(way.asked.nameserver, plan) + 1
@@ -339,7 +347,7 @@ def _done(plan: ReplayPlan, way: _Way) -> int:
     if data is None:
         return 0
     remedy = 'write {"batches": N} with the number of batches that were sent'
-    with naming_damage(f"{way.state.location}/{PROGRESS_FILE}", remedy):
+    with name_damage(f"{way.state.location}/{PROGRESS_FILE}", remedy):
         return int(json.loads(data)["batches"])
 
 

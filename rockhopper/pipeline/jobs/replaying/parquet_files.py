@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 
 from rockhopper.paths import expand_home
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.archiving.catalog import Catalog, kept_path
+from rockhopper.pipeline.jobs.archiving.catalog import Catalog, find_kept_path
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles
-from rockhopper.pipeline.jobs.archiving.manifest import stored_order
+from rockhopper.pipeline.jobs.archiving.manifest import make_stored_key
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def find_source(location: str) -> MessageFiles:
                 each.max_store_ms,
                 each.sha256,
             )
-            for each in sorted(catalog.archived_files(), key=stored_order)
+            for each in sorted(catalog.archived_files(), key=make_stored_key)
         ]
     else:
         files = [_source_file(each, path) for each in _parquet_files(path)]
@@ -170,7 +170,7 @@ def read_rows(path: str, columns: Sequence[str], rows: Any) -> list[pa.RecordBat
     """
     import numpy as np
 
-    opened = _open(kept_path(path))
+    opened = _open(find_kept_path(path))
     names = [name for name in columns if name in opened.schema_arrow.names]
     batches: list[pa.RecordBatch] = []
     start = 0

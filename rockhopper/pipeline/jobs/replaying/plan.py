@@ -153,7 +153,7 @@ def _cut(slices: Iterable[Slice], first: int, count: int) -> list[Slice]:
     return found
 
 
-def shares(slices: Sequence[Slice], count: int) -> list[list[Slice]]:
+def share_slices(slices: Sequence[Slice], count: int) -> list[list[Slice]]:
     """Distribute slices evenly, and in order, over at most *count* tasks."""
     total = sum(each.end - each.first for each in slices)
     size = max(-(-total // max(count, 1)), 1)

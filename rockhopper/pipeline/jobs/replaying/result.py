@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rockhopper.pipeline.jobs.results import JobResult, are, count_text
+from rockhopper.pipeline.jobs.results import JobResult, are, format_count
 
 
 @dataclass
@@ -42,7 +42,7 @@ class ReplayResult(JobResult):
     def lines(self) -> Iterator[str]:
         """See JobResult."""
         where = ", ".join(self.topics) or "no topic"
-        of = f"{count_text(self.rows, 'message')} of {count_text(self.files, 'file')}"
+        of = f"{format_count(self.rows, 'message')} of {format_count(self.files, 'file')}"
         if not self.rows:
             yield f"nothing in {self.source} is to be replayed"
             return
@@ -55,15 +55,16 @@ class ReplayResult(JobResult):
         if self.dry_run:
             if self.resumed_at_batch:
                 yield f"would continue at batch {self.resumed_at_batch} of {self.batches}"
-                of = f"{count_text(self.sent, 'message')} of {count_text(self.rows, 'message')}"
+                of = f"{format_count(self.sent, 'message')} of {format_count(self.rows, 'message')}"
             yield f"would replay {of} into {where}, {self.delivery}, as {self.id}"
             return
         if self.resumed_at_batch:
             yield f"continued at batch {self.resumed_at_batch} of {self.batches}"
         on = f" on {self.broker}" if self.broker else ""
         yield (
-            f"replayed {count_text(self.sent, 'message')} into {where}{on} as {self.id}: "
-            f"{count_text(self.batches, 'batch', 'batches')}, {self.delivery}, {self.seconds:.1f} s"
+            f"replayed {format_count(self.sent, 'message')} into {where}{on} as {self.id}: "
+            f"{format_count(self.batches, 'batch', 'batches')}, {self.delivery}, "
+            f"{self.seconds:.1f} s"
         )
         if self.delivery == "at-least-once":
             yield (

@@ -54,7 +54,7 @@ def _of_time(file: SourceFile, request: ReplayRequest) -> bool | None:
     return True if start <= low and high < end else None
 
 
-def chosen_rows(
+def choose_rows(
     spark: "SparkSession", source: MessageFiles, files: Sequence[SourceFile], request: ReplayRequest
 ) -> "DataFrame":
     """Return the matching rows of *files*, as ``path`` and ``row``.
@@ -106,7 +106,7 @@ def _literal(text: str) -> str:
     return f"'{quoted}'"
 
 
-def planned(
+def plan_files(
     source: MessageFiles, whole: Sequence[SourceFile], counts: Mapping[str, int]
 ) -> tuple[PlannedFile, ...]:
     """Return the files of a plan, in source order; *counts* maps URIs to selected rows."""

@@ -55,7 +55,7 @@ class ReplayWork:
         messages = (
             as_messages(batch, each.file.topic, self.request, self.queue_counts, exactly)
             for each in slices
-            for batch in read_rows(each.file.path, _READ, selected_rows(self.selection, each))
+            for batch in read_rows(each.file.path, _READ, find_selected_rows(self.selection, each))
         )
         if not exactly:
             return RowSender(rules).write(messages)
@@ -64,7 +64,7 @@ class ReplayWork:
         return part.write(messages)
 
 
-def selected_rows(selection: str, part: Slice) -> Any:
+def find_selected_rows(selection: str, part: Slice) -> Any:
     """Return the row numbers of a slice, ascending."""
     name = part.file.selected_as
     if not name:
@@ -91,7 +91,7 @@ def as_messages(
     if topic is not None:
         given["topic"] = pa.repeat(pa.scalar(topic, pa.string()), batch.num_rows)
     columns: dict[str, Any] = {name: given[name] for name in _PASSED if name in given}
-    columns["properties"] = _with_origins(given, batch.num_rows)
+    columns["properties"] = _add_origins(given, batch.num_rows)
     if "properties" in given:
         # The properties contain them exactly.
         columns.pop("tags", None)
@@ -127,10 +127,10 @@ def _queues(numbers: Any, targets: Any, queue_counts: Mapping[str, int]) -> Any:
     return pa.array(new, mask=(new < 0) | numbers.is_null().to_numpy(zero_copy_only=False))
 
 
-def _with_origins(given: Mapping[str, Any], count: int) -> Any:
+def _add_origins(given: Mapping[str, Any], count: int) -> Any:
     """Return the properties of each row, followed by its origin."""
     values = [(name, _text(given[column])) for column, name in ORIGINS.items() if column in given]
-    keys, items, ends = _kept(given.get("properties"), count)
+    keys, items, ends = _keep(given.get("properties"), count)
     extra = len(values)
     rows = np.repeat(np.arange(count), np.diff(ends))
     at = np.arange(len(keys)) + extra * rows
@@ -151,7 +151,7 @@ def _with_origins(given: Mapping[str, Any], count: int) -> Any:
     return pa.MapArray.from_arrays(offsets, all_keys.filter(keep), all_items.filter(keep))
 
 
-def _kept(properties: Any, count: int) -> tuple[Any, Any, Any]:
+def _keep(properties: Any, count: int) -> tuple[Any, Any, Any]:
     """Return names, values and ends of the properties, without the origin of an earlier replay."""
     if properties is None:
         nothing = pa.array([], pa.string())

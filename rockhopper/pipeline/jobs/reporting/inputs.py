@@ -63,7 +63,7 @@ class ArchiveFilesTask:
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
-        from rockhopper.pipeline.jobs.archiving.files import files_at, naming_unreadable
+        from rockhopper.pipeline.jobs.archiving.files import files_at, name_unreadable
         from rockhopper.pipeline.schema import arrow_schema
 
         archive = files_at(self.location)
@@ -71,7 +71,7 @@ class ArchiveFilesTask:
         schema = arrow_schema(COLUMNS)
         for name, topic in self.files:
             where = f"{self.location}/{name}"
-            with naming_unreadable(where), archive.open_input(name) as file:
+            with name_unreadable(where), archive.open_input(name) as file:
                 parquet = pq.ParquetFile(file)
                 there = set(parquet.schema_arrow.names)
                 wanted = [column for column in COLUMNS if column in there]
@@ -82,7 +82,7 @@ class ArchiveFilesTask:
                     if high is not None:
                         times = batch.column("storeTimestamp")
                         batch = batch.filter(pc.less(times, high))
-                    yield _completed(batch, schema, topic)
+                    yield _complete(batch, schema, topic)
 
 
 Task = SourceTask | ArchiveFilesTask
@@ -188,7 +188,7 @@ def _timestamp(ms: int | None) -> Any:
     return None if ms is None else pa.scalar(ms * 1000, pa.timestamp("us", tz="UTC"))
 
 
-def _completed(batch: pa.RecordBatch, schema: pa.Schema, topic: str) -> pa.RecordBatch:
+def _complete(batch: pa.RecordBatch, schema: pa.Schema, topic: str) -> pa.RecordBatch:
     """Return *batch* with all COLUMNS: only the directory name may hold the topic."""
     columns: list[Any] = []
     for field in schema:

@@ -17,9 +17,15 @@ from rockhopper.pipeline.jobs.reporting.inputs import (
     store_work,
 )
 from rockhopper.pipeline.jobs.reporting.options import ReportOptions
-from rockhopper.pipeline.jobs.reporting.tables import CSV, PARQUET, for_files, replace, write_tables
-from rockhopper.pipeline.jobs.reporting.tallies import Tables, tally, together
-from rockhopper.pipeline.jobs.results import JobResult, UsageProblem, count_text, size_text
+from rockhopper.pipeline.jobs.reporting.tables import (
+    CSV,
+    PARQUET,
+    prepare_for_files,
+    replace,
+    write_tables,
+)
+from rockhopper.pipeline.jobs.reporting.tallies import Tables, combine_tallies, tally
+from rockhopper.pipeline.jobs.results import JobResult, UsageProblem, format_count, format_size
 from rockhopper.pipeline.jobs.tasks import runner
 
 PAGE_FILE = "report.html"
@@ -56,22 +62,22 @@ class ReportResult(JobResult):
     def lines(self) -> list[str]:
         """See JobResult."""
         if self.dry_run:
-            tasks = count_text(self.tasks, "task")
+            tasks = format_count(self.tasks, "task")
             return [f"would count in {tasks} and write {self.page} and the tables beside it"]
         told = [
-            f"{count_text(self.messages, 'message')}, {size_text(self.bytes)} of bodies, in "
-            f"{count_text(len(self.topics), 'topic')}, counted in {self.seconds:.1f} s"
+            f"{format_count(self.messages, 'message')}, {format_size(self.bytes)} of bodies, in "
+            f"{format_count(len(self.topics), 'topic')}, counted in {self.seconds:.1f} s"
         ]
         width = max((len(each.topic) for each in self.topics[:10]), default=0)
         told += [
-            f"  {each.topic:{width}}  {each.messages:>13,}  {size_text(each.bytes):>12}"
+            f"  {each.topic:{width}}  {each.messages:>13,}  {format_size(each.bytes):>12}"
             for each in self.topics[:10]
         ]
         if len(self.topics) > 10:
-            told.append(f"  and {count_text(len(self.topics) - 10, 'more topic')}")
+            told.append(f"  and {format_count(len(self.topics) - 10, 'more topic')}")
         if self.lag is not None:
-            samples = count_text(self.lag_samples, "sample")
-            told.append(f"groups are {count_text(self.lag, 'message')} behind ({samples} so far)")
+            samples = format_count(self.lag_samples, "sample")
+            told.append(f"groups are {format_count(self.lag, 'message')} behind ({samples} so far)")
         return [*told, f"open {self.page}"]
 
 
@@ -97,15 +103,15 @@ def report(asked: ReportOptions) -> ReportResult:
         check_writable(page_file.parent)
         return ReportResult(str(page_file), dry_run=True, tasks=len(work.tasks))
     run = runner("report", asked, size_bytes=work.size_bytes)
-    counted = together(run(work.tasks, tally, "counting messages"))
+    counted = combine_tallies(run(work.tasks, tally, "counting messages"))
     lag = _lag(asked, chosen)
     _write(asked, counted, lag)
     result = _result(asked, counted, lag)
     result.tasks = len(work.tasks)
     if asked.nameserver is not None:
-        from rockhopper.pipeline.jobs.reporting.lag import away
+        from rockhopper.pipeline.jobs.reporting.lag import list_away
 
-        result.away = sorted(set(away(asked.nameserver, lag)) - set(asked.without))
+        result.away = sorted(set(list_away(asked.nameserver, lag)) - set(asked.without))
     result.seconds = round(time.monotonic() - started, 3)
     if asked.watch_s is not None:
         asked.progress.say(f"open {page_file}")
@@ -159,9 +165,9 @@ def _work(asked: ReportOptions, chosen: Chosen) -> ReportTasks:
 
 def _lag(asked: ReportOptions, chosen: Chosen) -> pa.Table:
     """Return the samples so far, with a new one if there are brokers to query."""
-    from rockhopper.pipeline.jobs.reporting.lag import earlier_samples, sample
+    from rockhopper.pipeline.jobs.reporting.lag import read_earlier_samples, sample
 
-    samples = earlier_samples(Path(asked.output) / f"{LAG_TABLE}.{PARQUET}")
+    samples = read_earlier_samples(Path(asked.output) / f"{LAG_TABLE}.{PARQUET}")
     if asked.nameserver is None:
         return samples
     return pa.concat_tables([samples, sample(asked.nameserver, asked.now_ms(), chosen.topics)])
@@ -171,7 +177,7 @@ def _write(asked: ReportOptions, counted: Tables, lag: pa.Table) -> None:
     from rockhopper.pipeline.jobs.reporting.page import Facts, page
 
     directory = Path(asked.output)
-    write_tables(directory, for_files(counted), asked.formats)
+    write_tables(directory, prepare_for_files(counted), asked.formats)
     # The samples are always stored as Parquet, because the next run adds to them.
     write_tables(directory, {LAG_TABLE: lag}, tuple({PARQUET, *asked.formats}))
     source = str(asked.path or asked.archive or asked.nameserver)
@@ -181,7 +187,7 @@ def _write(asked: ReportOptions, counted: Tables, lag: pa.Table) -> None:
 
 def _result(asked: ReportOptions, counted: Tables, lag: pa.Table) -> ReportResult:
     page_file = Path(asked.output) / PAGE_FILE
-    topics = for_files(counted)["topics"].to_pylist()
+    topics = prepare_for_files(counted)["topics"].to_pylist()
     result = ReportResult(
         page=str(page_file),
         messages=sum(each["messages"] for each in topics),
@@ -189,7 +195,7 @@ def _result(asked: ReportOptions, counted: Tables, lag: pa.Table) -> ReportResul
         topics=[TopicTraffic(each["topic"], each["messages"], each["bytes"]) for each in topics],
         tables=sorted(
             str(page_file.with_name(f"{name}.{kind}"))
-            for name in (*for_files(counted), LAG_TABLE)
+            for name in (*prepare_for_files(counted), LAG_TABLE)
             for kind in asked.formats
         ),
     )

@@ -46,7 +46,7 @@ def sample(nameserver: str, now_ms: int, topics: Collection[str] = ()) -> pa.Tab
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def away(nameserver: str, samples: pa.Table) -> list[str]:
+def list_away(nameserver: str, samples: pa.Table) -> list[str]:
     """Return offline brokers that occur in *samples* or that the name server knew."""
     return connect(nameserver).away(samples["broker"].unique().to_pylist())
 
@@ -88,7 +88,7 @@ def _stats(
     return found
 
 
-def earlier_samples(file: Path) -> pa.Table:
+def read_earlier_samples(file: Path) -> pa.Table:
     """Return the samples of earlier runs. Raises PipelineError."""
     import pyarrow.parquet as pq
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from rockhopper.page_style import CSS
 from rockhopper.pipeline.jobs.reporting import plots
-from rockhopper.pipeline.jobs.reporting.plots import SERIES_MAX, short_number
+from rockhopper.pipeline.jobs.reporting.plots import SERIES_MAX, shorten_number
 from rockhopper.pipeline.jobs.reporting.tallies import HOUR_MS, MINUTE_MS, Tables
-from rockhopper.pipeline.jobs.results import count_text, size_text
+from rockhopper.pipeline.jobs.results import format_count, format_size
 
 ROWS_MAX = 12
 BARS_MAX = 110
@@ -90,23 +90,23 @@ def _tiles(facts: Facts, queues: Sequence[Row]) -> str:
     size = sum(row["bytes"] for row in queues)
     hosts = {row["host"] for row in facts.counted["producers"].to_pylist()}
     tiles = [
-        (short_number(messages), "messages"),
-        (size_text(size), "of bodies"),
-        _counted(len({row["topic"] for row in queues}), "topic", "topics"),
-        _counted(len(hosts), "host that produces", "hosts that produce"),
+        (shorten_number(messages), "messages"),
+        (format_size(size), "of bodies"),
+        _format_count(len({row["topic"] for row in queues}), "topic", "topics"),
+        _format_count(len(hosts), "host that produces", "hosts that produce"),
     ]
     if messages:
-        tiles.insert(2, (size_text(round(size / messages)), "mean size"))
-    newest = _newest(facts.lag)
+        tiles.insert(2, (format_size(round(size / messages)), "mean size"))
+    newest = _find_newest(facts.lag)
     if newest:
-        tiles.append((short_number(sum(row["lag"] for row in newest)), "messages of lag"))
+        tiles.append((shorten_number(sum(row["lag"] for row in newest)), "messages of lag"))
     inner = "".join(
         f'<div class="tile"><b>{value}</b><span>{label}</span></div>' for value, label in tiles
     )
     return f'<div class="tiles">{inner}</div>'
 
 
-def _counted(count: int, one: str, many: str) -> tuple[str, str]:
+def _format_count(count: int, one: str, many: str) -> tuple[str, str]:
     return f"{count:,}", one if count == 1 else many
 
 
@@ -161,14 +161,14 @@ def _topics(queues: Sequence[Row]) -> str:
         ("fullest queue", "number wide", lambda row: f"{row['skew']:.1f} × mean"),
         ("newest message", "number wide", lambda row: _time(row["last"])),
     ]
-    return _section("Topics", "", [_ranked(rows, "topic", extra)])
+    return _section("Topics", "", [_rank(rows, "topic", extra)])
 
 
 def _tags(tags: Sequence[Row]) -> str:
     rows = [{**row, "name": f"{row['topic']} · {row['tag'] or 'no tag'}"} for row in tags]
     if all(row["tag"] is None for row in tags):
         return ""
-    return _section("Tags", "", [_ranked(rows, "topic · tag", [])])
+    return _section("Tags", "", [_rank(rows, "topic · tag", [])])
 
 
 def _producers(producers: Sequence[Row]) -> str:
@@ -187,7 +187,7 @@ def _producers(producers: Sequence[Row]) -> str:
         "By the host a message was born on; the process (its low 16 bits) is told from the "
         "message's id, where the producer made one."
     )
-    return _section("Producers", note, [_ranked(list(by_client.values()), "client", extra)])
+    return _section("Producers", note, [_rank(list(by_client.values()), "client", extra)])
 
 
 def _sizes(sizes: Sequence[Row]) -> str:
@@ -198,7 +198,7 @@ def _sizes(sizes: Sequence[Row]) -> str:
     labels = [_size_label(bits) for bits in buckets]
     ordered = sorted((row["size"], row["messages"]) for row in sizes)
     quantiles = " · ".join(
-        f"{name} {size_text(_quantile(ordered, share))}"
+        f"{name} {format_size(_quantile(ordered, share))}"
         for name, share in (("median", 0.5), ("95 %", 0.95), ("99 %", 0.99), ("largest", 1.0))
     )
     note = (
@@ -246,7 +246,7 @@ def _lag_rows(newest: Iterable[Row], now_ms: int) -> list[Row]:
 
 
 def _lag(samples: pa.Table) -> str:
-    newest = _newest(samples)
+    newest = _find_newest(samples)
     if not newest:
         return ""
     by_name: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
@@ -262,8 +262,8 @@ def _lag(samples: pa.Table) -> str:
         ("oldest consumed", "number wide", lambda row: str(row["age"])),
     ]
     rows = _lag_rows(newest, moments[-1])
-    parts.append(_ranked(rows, "group · topic", columns, what="lag", has_size=False))
-    note = f"Messages that groups have not consumed, in {count_text(len(moments), 'sample')}"
+    parts.append(_rank(rows, "group · topic", columns, what="lag", has_size=False))
+    note = f"Messages that groups have not consumed, in {format_count(len(moments), 'sample')}"
     note += " so far." if len(moments) > 1 else "; each further report adds one, and a plot."
     return _section("Consumers' lag", note, parts)
 
@@ -286,7 +286,7 @@ def _age(parts: Sequence[Row], now_ms: int) -> str:
     return f"{max(seconds, 0):.0f} s ago"
 
 
-def _newest(samples: pa.Table) -> list[Row]:
+def _find_newest(samples: pa.Table) -> list[Row]:
     rows: list[Row] = samples.to_pylist()
     last = max((row["sampledAt"] for row in rows), default=None)
     return [row for row in rows if row["sampledAt"] == last]
@@ -295,7 +295,7 @@ def _newest(samples: pa.Table) -> list[Row]:
 _Column = tuple[str, str, Callable[[Any], str]]
 
 
-def _ranked(
+def _rank(
     rows: Sequence[Row],
     title: str,
     extra: Sequence[_Column],
@@ -314,7 +314,7 @@ def _ranked(
         ("share", "number wide", lambda row: f"{row['messages'] / total:.1%}"),
     ]
     if has_size:
-        columns.append(("bodies", "number", lambda row: size_text(row["bytes"])))
+        columns.append(("bodies", "number", lambda row: format_size(row["bytes"])))
     columns += extra
     text = _table(ordered[:ROWS_MAX], columns)
     if len(ordered) > ROWS_MAX:

@@ -56,7 +56,7 @@ def stacked_bars(
         axes.set_xlim(at[0] - edge, at[-1] + edge)
         _time_axis(axes)
 
-    return _drawn(name, draw, legend=len(series) > 1)
+    return _draw(name, draw, legend=len(series) > 1)
 
 
 def bars(name: str, labels: Sequence[str], values: Sequence[float]) -> str:
@@ -68,7 +68,7 @@ def bars(name: str, labels: Sequence[str], values: Sequence[float]) -> str:
         step = max(1, -(-len(labels) // 16))
         axes.set_xticks(list(places)[::step], list(labels)[::step])
 
-    return _drawn(name, draw, height=2.5)
+    return _draw(name, draw, height=2.5)
 
 
 def lines(name: str, series: Mapping[str, Sequence[tuple[int, float]]]) -> str:
@@ -89,10 +89,10 @@ def lines(name: str, series: Mapping[str, Sequence[tuple[int, float]]]) -> str:
         axes.set_ylim(bottom=0)
         _time_axis(axes)
 
-    return _drawn(name, draw, legend=True, height=2.7)
+    return _draw(name, draw, legend=True, height=2.7)
 
 
-def short_number(value: float, biggest: float | None = None) -> str:
+def shorten_number(value: float, biggest: float | None = None) -> str:
     """Format a number for a tile: ``1.2 M``, ``12,345``.
 
     On an axis, *biggest* sets a common unit.
@@ -105,7 +105,7 @@ def short_number(value: float, biggest: float | None = None) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:.3g}"
 
 
-def _drawn(name: str, draw: Any, *, legend: bool = False, height: float = 3.0) -> str:
+def _draw(name: str, draw: Any, *, legend: bool = False, height: float = 3.0) -> str:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -117,7 +117,7 @@ def _drawn(name: str, draw: Any, *, legend: bool = False, height: float = 3.0) -
         axes.grid(axis="y", linewidth=0.8)
         top = axes.get_ylim()[1]
         axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short_number(value, top)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: shorten_number(value, top)))
         if legend:
             figure.legend(loc="outside upper left", ncols=4, handlelength=0.9, fontsize=9.5)
         text = io.StringIO()

@@ -14,7 +14,7 @@ from rockhopper.pipeline.jobs.reporting.tallies import HOUR_MS, Tables
 PARQUET, CSV = "parquet", "csv"
 
 
-def for_files(counted: Tables) -> Tables:
+def prepare_for_files(counted: Tables) -> Tables:
     """Return the tables for the files: sorted, and with time columns."""
     times = counted["times"]
     hours = pc.multiply(pc.divide(times["timeMs"], HOUR_MS), HOUR_MS)
@@ -24,10 +24,10 @@ def for_files(counted: Tables) -> Tables:
     queues = counted["queues"]
     return {
         "hours": _as_time(by_hour.sort_by([("hour", "ascending"), ("topic", "ascending")]), "hour"),
-        "topics": _most_first(_by(counted["queues"], "topic")),
-        "tags": _most_first(counted["tags"]),
+        "topics": _sort_most_first(_by(counted["queues"], "topic")),
+        "tags": _sort_most_first(counted["tags"]),
         "sizes": counted["sizes"].sort_by([("topic", "ascending"), ("size", "ascending")]),
-        "producers": _most_first(counted["producers"]),
+        "producers": _sort_most_first(counted["producers"]),
         "queues": _as_time(
             queues.rename_columns([n.replace("lastMs", "lastStored") for n in queues.column_names]),
             "lastStored",
@@ -40,7 +40,7 @@ def _by(table: pa.Table, name: str) -> pa.Table:
     return summed.rename_columns([name, "messages", "bytes"])
 
 
-def _most_first(table: pa.Table) -> pa.Table:
+def _sort_most_first(table: pa.Table) -> pa.Table:
     return table.sort_by([("messages", "descending"), ("topic", "ascending")])
 
 
@@ -56,7 +56,7 @@ def write_tables(directory: Path, tables: Mapping[str, pa.Table], formats: Seque
 
     writers: dict[str, Callable[[pa.Table, Any], None]] = {
         PARQUET: pq.write_table,
-        CSV: lambda table, file: pyarrow.csv.write_csv(_without_formulas(table), file),
+        CSV: lambda table, file: pyarrow.csv.write_csv(_escape_formulas(table), file),
     }
     directory.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
@@ -64,7 +64,7 @@ def write_tables(directory: Path, tables: Mapping[str, pa.Table], formats: Seque
             replace(directory / f"{name}.{kind}", partial(writers[kind], table))
 
 
-def _without_formulas(table: pa.Table) -> pa.Table:
+def _escape_formulas(table: pa.Table) -> pa.Table:
     """Return *table* for spreadsheets: an apostrophe precedes texts that look like a formula.
 
     Anyone can choose the name of a topic, a tag or a host, such as ``=HYPERLINK(...)``.

@@ -51,7 +51,7 @@ class Tally:
     def tables(self) -> Tables:
         """Return the counts."""
         self._count()
-        return {name: merged(name, parts) for name, parts in self._tables.items()}
+        return {name: merge_tables(name, parts) for name, parts in self._tables.items()}
 
     def _count(self) -> None:
         if not self._waiting:
@@ -62,7 +62,7 @@ class Tally:
             aggregates: list[tuple[str, str]] = list(_SUM)
             if name == "queues":
                 aggregates += [("firstOffset", "min"), ("lastOffset", "max"), ("lastMs", "max")]
-            counted = _renamed(rows.group_by(list(keys)).aggregate(aggregates))
+            counted = _rename(rows.group_by(list(keys)).aggregate(aggregates))
             self._tables[name].append(counted)
 
 
@@ -74,16 +74,16 @@ def tally(task: Task) -> Tables:
     return counted.tables()
 
 
-def together(tallies: Iterable[Tables]) -> Tables:
+def combine_tallies(tallies: Iterable[Tables]) -> Tables:
     """Return the sum of all tallies; times are as coarse as the coarsest of them."""
     collected = list(tallies)
     return {
-        name: merged(name, [each[name] for each in collected if each[name].num_rows])
+        name: merge_tables(name, [each[name] for each in collected if each[name].num_rows])
         for name in KEYS
     }
 
 
-def merged(name: str, parts: list[pa.Table]) -> pa.Table:
+def merge_tables(name: str, parts: list[pa.Table]) -> pa.Table:
     """Merge several tables of the same name."""
     if not parts:
         return _nothing(name)
@@ -91,11 +91,11 @@ def merged(name: str, parts: list[pa.Table]) -> pa.Table:
     aggregates: list[tuple[str, str]] = list(_SUM)
     if name == "queues":
         aggregates += [("firstOffset", "min"), ("lastOffset", "max"), ("lastMs", "max")]
-    whole = _renamed(whole.group_by(list(KEYS[name])).aggregate(aggregates))
+    whole = _rename(whole.group_by(list(KEYS[name])).aggregate(aggregates))
     if name == "times" and whole.num_rows > TIMES_MAX:
         hours = pc.multiply(pc.divide(whole["timeMs"], HOUR_MS), HOUR_MS)
         whole = whole.set_column(whole.schema.get_field_index("timeMs"), "timeMs", hours)
-        whole = _renamed(whole.group_by(list(KEYS[name])).aggregate(aggregates))
+        whole = _rename(whole.group_by(list(KEYS[name])).aggregate(aggregates))
     if name == "tags" and whole.num_rows > TAGS_MAX:
         whole = whole.sort_by([("messages", "descending")]).slice(0, TAGS_MAX)
     return whole
@@ -115,7 +115,7 @@ def _thin(batch: pa.RecordBatch) -> pa.Table:
             "topic": batch.column("topic"),
             "timeMs": pc.multiply(pc.divide(ms, MINUTE_MS), MINUTE_MS),
             "tag": batch.column("tags"),
-            "size": _rounded(size),
+            "size": _round(size),
             "host": _host(batch.column("bornHost")),
             "pid": _process_id(batch.column("msgId")),
             "broker": batch.column("brokerName"),
@@ -129,7 +129,7 @@ def _thin(batch: pa.RecordBatch) -> pa.Table:
     )
 
 
-def _rounded(size: Any) -> Any:
+def _round(size: Any) -> Any:
     """Round sizes to three digits, so that a table of them stays small."""
     values = size.to_numpy(zero_copy_only=False)
     step = 10 ** np.maximum(np.log10(np.maximum(values, 1)).astype(np.int64) - 2, 0)
@@ -167,7 +167,7 @@ def _process_id(message_id: Any) -> Any:
     return pc.if_else(pc.or_kleene(is_unknown, is_hashed), None, digits)
 
 
-def _renamed(counted: pa.Table) -> pa.Table:
+def _rename(counted: pa.Table) -> pa.Table:
     names = [name.removesuffix("_sum").removesuffix("_min") for name in counted.column_names]
     return counted.rename_columns([name.removesuffix("_max") for name in names])
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
-from rockhopper.pipeline.access import options_here
+from rockhopper.pipeline.access import list_access_options
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.catalog import Catalog
 from rockhopper.pipeline.jobs.archiving.files import files_at
@@ -30,7 +30,7 @@ from rockhopper.pipeline.jobs.searching.work import (
     search_store,
 )
 from rockhopper.pipeline.jobs.tasks import is_small, runner, size_of
-from rockhopper.pipeline.options import near_or_some
+from rockhopper.pipeline.options import suggest_near_or_some
 from rockhopper.pipeline.schema import COLUMNS, spark_schema
 from rockhopper.pipeline.store_source.directory import find_commit_log, open_store
 from rockhopper.pipeline.store_source.rules import StoreReadRules
@@ -193,7 +193,7 @@ class _Search:
             return known_topics(root)
         if self._asked.nameserver is None:
             if elsewhere:
-                near = near_or_some(elsewhere[0], sorted(archived))
+                near = suggest_near_or_some(elsewhere[0], sorted(archived))
                 raise PipelineError(
                     f"the archive {self._asked.archive} has no topic {elsewhere[0]!r}{near}: "
                     "correct the name, or search the store or the brokers as well"
@@ -272,7 +272,7 @@ class _Search:
             "nameServer": self._asked.nameserver,
             "columns": ",".join(COLUMNS),
             "failOnDataLoss": "false",
-            **options_here(),
+            **list_access_options(),
         }
         if self._live_topics:
             options["subscribe"] = ",".join(self._live_topics)
@@ -295,7 +295,7 @@ class _Search:
 
     def by_spark(self, spark: "SparkSession", where: str) -> list[Row]:
         """Return the matches of a condition in Spark's SQL."""
-        from rockhopper.pipeline.jobs.spark import described, spark_problem
+        from rockhopper.pipeline.jobs.spark import describe_jobs, spark_problem
 
         try:
             parsed = spark.createDataFrame([], spark_schema(COLUMNS)).where(where)
@@ -310,7 +310,7 @@ class _Search:
         try:
             for frame, place in self._frames(spark):
                 narrowed = self._narrowed(frame).where(where).orderBy("storeTimestamp")
-                with described(spark, f"search {place}: {where}"):
+                with describe_jobs(spark, f"search {place}: {where}"):
                     matches = narrowed.limit(self._asked.limit).collect()
                 for found in matches:
                     row = found.asDict()

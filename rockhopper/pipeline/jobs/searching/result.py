@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rockhopper.client.printable import format_preview, make_printable
-from rockhopper.pipeline.jobs.results import JobResult, count_text
+from rockhopper.pipeline.jobs.results import JobResult, format_count
 from rockhopper.pipeline.jobs.searching.work import Row
 
 _BODY_WIDTH = 60
@@ -41,7 +41,7 @@ class SearchResult(JobResult):
         if self.is_dry_run:
             yield (
                 f"Would search {' and '.join(self.sources)}, in "
-                f"{count_text(self.task_count, 'task')}"
+                f"{format_count(self.task_count, 'task')}"
             )
             return
         for message in self.messages:
@@ -50,7 +50,7 @@ class SearchResult(JobResult):
         if len(self.messages) < self.match_count:
             more = f" (of {self.match_count:,} matches, repeated ones included)"
         looked_at = f"; looked at {self.looked_at_count:,}" if self.looked_at_count else ""
-        count = count_text(len(self.messages), "message")
+        count = format_count(len(self.messages), "message")
         yield f"{count}{more}{looked_at} in {self.seconds:.1f} s"
         for place in self.skipped[:_SKIPPED_SHOWN_MAX]:
             yield f"  left out: {place}"

@@ -165,23 +165,23 @@ def _search_group(
     parquet: Any, group: int, task: ArchiveTask, where: str, found: SearchMatches
 ) -> None:
     names = [name for name in COLUMNS if name != "topic"]
-    cheap = _needed(task.condition)
+    cheap = _list_needed(task.condition)
     first = parquet.read_row_group(group, columns=cheap)
     found.looked_at_count += first.num_rows
-    numbered = _with_topic(first, task.file.topic).append_column(
+    numbered = _add_topic(first, task.file.topic).append_column(
         "row", pa.array(np.arange(first.num_rows))
     )
     matches = task.condition.matching(numbered.combine_chunks())
     if not matches.num_rows:
         return
-    whole = _with_topic(parquet.read_row_group(group, columns=names), task.file.topic)
-    rows = _readable(whole.take(matches.column("row")).select(COLUMNS)).to_pylist()
+    whole = _add_topic(parquet.read_row_group(group, columns=names), task.file.topic)
+    rows = _make_readable(whole.take(matches.column("row")).select(COLUMNS)).to_pylist()
     for row in rows:
         row["place"] = where
     found.append_rows(rows, task.limit)
 
 
-def _readable(table: Any) -> Any:
+def _make_readable(table: Any) -> Any:
     """Clip times to the range of Python's dates: archives of old releases exceed it."""
     for name in ("storeTimestamp", "bornTimestamp"):
         column = table[name]
@@ -193,7 +193,7 @@ def _readable(table: Any) -> Any:
     return table
 
 
-def _needed(condition: Condition) -> list[str]:
+def _list_needed(condition: Condition) -> list[str]:
     """Return the columns that a condition needs."""
     names = ["storeTimestamp"]
     if condition.key is not None:
@@ -210,5 +210,5 @@ def _needed(condition: Condition) -> list[str]:
     return names
 
 
-def _with_topic(table: Any, topic: str) -> Any:
+def _add_topic(table: Any, topic: str) -> Any:
     return table.append_column("topic", pa.repeat(pa.scalar(topic), table.num_rows))

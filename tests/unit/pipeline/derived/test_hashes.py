@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rockhopper.pipeline.derived import hashes
-from rockhopper.pipeline.derived.hashes import as_index_hash, hash_spans, seeded
+from rockhopper.pipeline.derived.hashes import as_index_hash, combine_hashes, hash_spans
 from rockhopper.protocol.java_hash import index_key_hash, java_string_hash
 
 
@@ -36,7 +36,7 @@ def test_a_key_of_a_topic_and_what_has_no_absolute_value() -> None:
     data, starts, ends = spans(["k0", "UKTopicA0100", "kk"])
     seeds = np.full(3, java_string_hash("TopicA#") & 0xFFFFFFFF, np.uint32)
 
-    found = as_index_hash(seeded(seeds, hash_spans(data, starts, ends), ends - starts))
+    found = as_index_hash(combine_hashes(seeds, hash_spans(data, starts, ends), ends - starts))
 
     assert found.tolist() == [0x717125CA, 0x544FD146, 0x7171258F]
     assert found.tolist() == [index_key_hash("TopicA", key) for key in ("k0", "UKTopicA0100", "kk")]

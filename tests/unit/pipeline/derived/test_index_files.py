@@ -11,7 +11,7 @@ from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.log.encoding import INDEX_KEY
 from rockhopper.pipeline.derived.index_files import (
     IndexFileInfo,
-    chains,
+    build_chains,
     check_chains,
     entries_between,
     file_names,
@@ -51,14 +51,14 @@ def int4(number: int) -> bytes:
 
 
 def test_each_entry_leads_to_the_one_before_it_in_its_slot() -> None:
-    previous, newest = chains(HASHES, SLOTS)
+    previous, newest = build_chains(HASHES, SLOTS)
     # Hashes 1, 5, 9 and 1 share slot 1; 2 is alone in its own.
     assert previous.tolist() == [0, 1, 0, 2, 4]
     assert newest.tolist() == [0, 5, 3, 0]
 
 
 def test_without_entries_there_are_no_chains() -> None:
-    previous, newest = chains(np.empty(0, np.int32), SLOTS)
+    previous, newest = build_chains(np.empty(0, np.int32), SLOTS)
     assert (previous.tolist(), newest.tolist()) == ([], [0] * SLOTS)
 
 

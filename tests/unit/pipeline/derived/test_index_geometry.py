@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rockhopper.pipeline.derived.index_files import index_paths, write_index_file
-from rockhopper.pipeline.derived.index_geometry import completed, search_geometry
+from rockhopper.pipeline.derived.index_geometry import complete_geometry, search_geometry
 from rockhopper.protocol.store.queue_layout import IndexGeometry
 from tests.support import apache_golden, golden_stores
 from tests.support.rot import overwrite
@@ -116,6 +116,6 @@ def test_files_that_say_nothing(tmp_path: Path) -> None:
 def test_one_number_and_the_length_tell_the_other() -> None:
     size = IndexGeometry(64, 400).file_size_bytes
 
-    assert completed(64, None, size) == completed(None, 400, size) == (64, 400)
-    assert completed(63, None, size) is None
-    assert completed(None, 4000, size) is None
+    assert complete_geometry(64, None, size) == complete_geometry(None, 400, size) == (64, 400)
+    assert complete_geometry(63, None, size) is None
+    assert complete_geometry(None, 4000, size) is None

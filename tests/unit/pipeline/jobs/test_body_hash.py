@@ -12,7 +12,7 @@ from rockhopper.pipeline.jobs.body_hash import (
     body_crcs,
     body_edges,
     body_hashes,
-    mixed,
+    mix,
     stored_crcs,
 )
 
@@ -78,4 +78,4 @@ def test_the_highest_bit_of_a_crc_counts_only_in_hashes_of_former_days(
 def test_mixing_is_that_of_splitmix64() -> None:
     # From the reference implementation, seeded with 0: its state is the weight, then twice that.
     numbers = np.array([0x9E3779B97F4A7C15, 0x3C6EF372FE94F82A], np.uint64)
-    assert mixed(numbers).tolist() == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4]
+    assert mix(numbers).tolist() == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4]

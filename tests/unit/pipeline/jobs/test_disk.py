@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.disk import check_writable, naming_disk_problems, sync
+from rockhopper.pipeline.jobs.disk import check_writable, name_disk_problems, sync
 
 
 @pytest.mark.parametrize(
@@ -23,18 +23,18 @@ from rockhopper.pipeline.jobs.disk import check_writable, naming_disk_problems, 
     ],
 )
 def test_a_problem_is_a_sentence(number: int, says: str) -> None:
-    with pytest.raises(PipelineError) as caught, naming_disk_problems():
+    with pytest.raises(PipelineError) as caught, name_disk_problems():
         raise OSError(number, os.strerror(number), "/out")
     assert str(caught.value).startswith(says)
 
 
 def test_a_full_disk_without_a_name_is_one_all_the_same() -> None:
-    with pytest.raises(PipelineError, match=r"^the disk is full"), naming_disk_problems():
+    with pytest.raises(PipelineError, match=r"^the disk is full"), name_disk_problems():
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_a_pipe_that_closed_is_no_problem_of_the_disk() -> None:
-    with pytest.raises(BrokenPipeError), naming_disk_problems():
+    with pytest.raises(BrokenPipeError), name_disk_problems():
         raise BrokenPipeError
 
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from rockhopper.client.network.credentials import CredentialsFile
 from rockhopper.client.network.tls import TlsOptions
-from rockhopper.pipeline.access import Access, access_here
+from rockhopper.pipeline.access import Access, get_access
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs import JOBS
 from rockhopper.pipeline.jobs.command_line import main
@@ -122,7 +122,7 @@ class AskOptions(BrokersOptions):
 
 @job(AskOptions)
 def ask(asked: AskOptions) -> tuple[str, Access]:
-    return asked.place, access_here()
+    return asked.place, get_access()
 
 
 def test_a_job_that_asks_brokers_does_so_as_it_is_told() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from rockhopper.pipeline import PipelineError
 from rockhopper.pipeline.jobs.progress import JobProgress
-from rockhopper.pipeline.jobs.remote import connected, default_parallelism, run_remotely
+from rockhopper.pipeline.jobs.remote import connect_session, default_parallelism, run_remotely
 
 
 class Session:
@@ -88,7 +88,7 @@ def test_an_interrupted_job_is_interrupted_on_the_server() -> None:
 @pytest.mark.parametrize("address", ["sc://127.0.0.1:1", "sc://127.0.0.1:port", "sc://"])
 def test_where_no_server_is_the_sentence_says_so(address: str) -> None:
     with pytest.raises(PipelineError, match="no server of Spark Connect at"):
-        connected(address)
+        connect_session(address)
 
 
 def test_how_many_tasks_run_at_a_time_is_how_a_range_is_cut() -> None:

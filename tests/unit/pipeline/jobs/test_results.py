@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.pipeline.jobs.results import JobResult, are, as_document, count_text, size_text
+from rockhopper.pipeline.jobs.results import JobResult, are, as_document, format_count, format_size
 
 
 class Colour(Enum):
@@ -74,10 +74,10 @@ def test_a_document_has_the_names_and_the_types_of_json() -> None:
     ],
 )
 def test_a_size_is_as_people_read_it(size: int, text: str) -> None:
-    assert size_text(size) == text
+    assert format_size(size) == text
 
 
 def test_one_is_not_many() -> None:
-    assert count_text(1, "file") == "1 file"
-    assert count_text(2000, "file") == "2,000 files"
-    assert count_text(0, "entry", "entries") == "0 entries"
+    assert format_count(1, "file") == "1 file"
+    assert format_count(2000, "file") == "2,000 files"
+    assert format_count(0, "entry", "entries") == "0 entries"

@@ -14,7 +14,7 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs import spark
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles
 from rockhopper.pipeline.jobs.archiving.result import ArchiveResult
-from rockhopper.pipeline.jobs.disk import check_writable, naming_disk_problems
+from rockhopper.pipeline.jobs.disk import check_writable, name_disk_problems
 from rockhopper.pipeline.jobs.progress import JobProgress
 from rockhopper.pipeline.jobs.results import JobResult
 from rockhopper.pipeline.jobs.running import run_job
@@ -120,7 +120,7 @@ def test_a_full_disk_and_a_function(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_closed_pipe_is_no_problem_of_a_disk() -> None:
-    with pytest.raises(BrokenPipeError), naming_disk_problems():
+    with pytest.raises(BrokenPipeError), name_disk_problems():
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
@@ -150,7 +150,7 @@ def test_why_spark_did_not_start_is_not_its_chatter(
     monkeypatch.setattr(spark, "_is_hushed", True)
 
     def start() -> None:
-        with spark.quiet():
+        with spark.keep_quiet():
             os.write(2, said)
             raise RuntimeError("Java is gone")
 

@@ -9,7 +9,7 @@ import pytest
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs import spark
-from rockhopper.pipeline.jobs.spark import described, run_tasks, spark_problem
+from rockhopper.pipeline.jobs.spark import describe_jobs, run_tasks, spark_problem
 
 DESCRIPTION = "spark.job.description"
 GROUP = "spark.jobGroup.id"
@@ -36,7 +36,7 @@ def _java_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_jobs_are_described_and_the_callers_own_again_as_they_were() -> None:
     context = Context(**{DESCRIPTION: "the notebook's", GROUP: "mine"})
     session: Any = SimpleNamespace(sparkContext=context)
-    with suppress(ValueError), described(session, "archiving orders"):
+    with suppress(ValueError), describe_jobs(session, "archiving orders"):
         assert context.properties[DESCRIPTION] == "archiving orders"
         context.setLocalProperty(GROUP, "ours")
         raise ValueError("a task failed")
@@ -47,7 +47,7 @@ def test_jobs_are_described_and_the_callers_own_again_as_they_were() -> None:
 def test_nothing_is_left_behind_where_nothing_was() -> None:
     context = Context()
     session: Any = SimpleNamespace(sparkContext=context)
-    with described(session, "archiving orders"):
+    with describe_jobs(session, "archiving orders"):
         pass
     assert set(context.properties.values()) == {None}
 

@@ -8,8 +8,8 @@ import pytest
 from rockhopper.pipeline.jobs.options import JobOptions
 from rockhopper.pipeline.jobs.tasks import (
     SMALL_BYTES,
-    in_this_process,
     is_small,
+    run_in_this_process,
     runner,
     size_of,
 )
@@ -38,7 +38,7 @@ def test_a_submitted_job_is_done_on_its_cluster(monkeypatch: pytest.MonkeyPatch)
 
 def test_tasks_are_done_one_after_the_other_and_results_keep_their_order() -> None:
     run = runner("search", JobOptions(), size_bytes=1)
-    assert run is in_this_process
+    assert run is run_in_this_process
     assert run([3, 1, 2], str, "writing numbers") == ["3", "1", "2"]
 
 

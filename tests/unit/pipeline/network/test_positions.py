@@ -7,10 +7,10 @@ import pytest
 from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.network.positions import (
+    expand_times,
     from_document,
     parse_json,
     resolve_json,
-    times_by_queue,
     to_document,
 )
 
@@ -55,7 +55,7 @@ def test_what_cannot_be_resolved_is_said(
 
 @pytest.mark.parametrize("document", [{"T": {"0": 1000}}, {"T": {"a": {"0": 1000}}}])
 def test_times_in_kafkas_form_and_in_ours(document: dict[str, Any]) -> None:
-    spread = times_by_queue(document, QUEUES)
+    spread = expand_times(document, QUEUES)
     found = resolve_json("startingOffsetsByTimestamp", spread, QUEUES)
     assert found == {MessageQueue("T", "a", 0): 1000}
 
@@ -72,7 +72,7 @@ def test_times_in_kafkas_form_and_in_ours(document: dict[str, Any]) -> None:
     ],
 )
 def test_what_is_wrong_with_times_is_said(document: dict[str, Any], says: str) -> None:
-    spread = times_by_queue(document, TWO_BROKERS)
+    spread = expand_times(document, TWO_BROKERS)
     with pytest.raises(PipelineError) as caught:
         resolve_json("startingOffsetsByTimestamp", spread, TWO_BROKERS)
     assert says in str(caught.value)

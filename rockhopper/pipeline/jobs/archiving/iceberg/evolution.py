@@ -25,7 +25,7 @@ class Addition:
     type: types.DataType
 
 
-def additions(
+def find_additions(
     there: types.StructType, wanted: types.StructType, table: str, own: str = "value"
 ) -> list[Addition]:
     """Return the fields of *wanted* that *there* lacks; the only column that can be added is *own*.

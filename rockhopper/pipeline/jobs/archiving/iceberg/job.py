@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.archiving.iceberg.evolution import additions
+from rockhopper.pipeline.jobs.archiving.iceberg.evolution import find_additions
 from rockhopper.pipeline.jobs.archiving.iceberg.positions import Witness, decode, encode
 from rockhopper.pipeline.jobs.archiving.iceberg.runtime import TableName, iceberg_session
 from rockhopper.pipeline.jobs.archiving.iceberg.source import (
@@ -18,11 +18,11 @@ from rockhopper.pipeline.jobs.archiving.iceberg.source import (
 from rockhopper.pipeline.jobs.archiving.iceberg.table import IcebergTable, StagedBranch, is_conflict
 from rockhopper.pipeline.jobs.archiving.manifest import Manifest
 from rockhopper.pipeline.jobs.archiving.options import ArchiveOptions
-from rockhopper.pipeline.jobs.archiving.planning import plan_run, spelled
+from rockhopper.pipeline.jobs.archiving.planning import plan_run, spell_options
 from rockhopper.pipeline.jobs.archiving.result import ArchiveResult, TopicCount
 from rockhopper.pipeline.jobs.archiving.values import ValueFormat
-from rockhopper.pipeline.jobs.results import UsageProblem, count_text
-from rockhopper.pipeline.jobs.spark import described, spark_problem
+from rockhopper.pipeline.jobs.results import UsageProblem, format_count
+from rockhopper.pipeline.jobs.spark import describe_jobs, spark_problem
 from rockhopper.pipeline.schema import COLUMNS
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def archive_table(asked: ArchiveOptions, name: TableName) -> ArchiveResult:
     spark = iceberg_session(asked.spark, asked.master, name, warehouse, asked.iceberg_version)
     spark.dataSource.register(ArchiveSource)
     try:
-        with described(spark, f"archiving into {name}"):
+        with describe_jobs(spark, f"archiving into {name}"):
             for _ in range(_TRIES):
                 result = _CommitAttempt(spark, asked, name).result()
                 if result is not None:
@@ -79,7 +79,7 @@ class _CommitAttempt:
         self._table = IcebergTable.opened(spark, name)
         self._noted = None if self._table is None else self._table.position()
         current = None if self._noted is None else decode(self._noted, str(name))
-        self._value = chosen_value(asked, current)
+        self._value = choose_value(asked, current)
         self._plan = plan_run(asked, current)
         self._number = (0 if current is None else current.run) + 1
 
@@ -89,14 +89,14 @@ class _CommitAttempt:
         wanted = table_schema(self._value)
         if self._table is not None:
             there = self._spark.table(self._name.sql).schema
-            missing = additions(there, wanted, str(self._name))
+            missing = find_additions(there, wanted, str(self._name))
         if asked.dry_run or not plan.waiting:
             waiting = Counts(plan.waiting, 0, Witness("", "", 0, 0))
             return self._told(waiting, None)
         if self._table is None:
             self._table = IcebergTable.made(self._spark, self._name)
             there = self._spark.table(self._name.sql).schema
-            missing = additions(there, wanted, str(self._name))
+            missing = find_additions(there, wanted, str(self._name))
         try:
             self._table.drop_left_over()
             self._table.extend(missing)
@@ -112,12 +112,14 @@ class _CommitAttempt:
         self._refuse_overtaken(table)
         plan, asked = self._plan, self._asked
         text = encode(self._manifest())
-        asked.progress.step(f"archiving {count_text(len(plan.waiting), 'topic')} of {asked.source}")
-        staged = spelled(lambda: self._staged(table, text))
+        asked.progress.step(
+            f"archiving {format_count(len(plan.waiting), 'topic')} of {asked.source}"
+        )
+        staged = spell_options(lambda: self._staged(table, text))
         try:
-            counts = counted(table.added(staged), has_value=self._value is not None)
+            counts = count_rows(table.added(staged), has_value=self._value is not None)
             self._check(counts)
-            asked.progress.step(f"committing {count_text(staged.files, 'file')}")
+            asked.progress.step(f"committing {format_count(staged.files, 'file')}")
             if not table.publish(staged, text, counts.witness):
                 self._refuse_overtaken(table)
                 return None
@@ -187,7 +189,7 @@ class _CommitAttempt:
         )
 
 
-def chosen_value(asked: ArchiveOptions, current: Manifest | None) -> ValueFormat | None:
+def choose_value(asked: ArchiveOptions, current: Manifest | None) -> ValueFormat | None:
     """Return the body format: the requested one, or that of the last run. Raises UsageProblem."""
     known = None if current is None else current.value
     if asked.value is not None:
@@ -201,7 +203,7 @@ def chosen_value(asked: ArchiveOptions, current: Manifest | None) -> ValueFormat
     return None
 
 
-def counted(rows: "DataFrame", *, has_value: bool) -> Counts:
+def count_rows(rows: "DataFrame", *, has_value: bool) -> Counts:
     """Count the rows that were just written."""
     from pyspark.sql import functions as f
 

@@ -67,7 +67,7 @@ class AncestorSearch:
     """Whether the walk ended at an ancestor that was removed."""
 
 
-def newest(snapshots: Mapping[int, Snapshot], head: int | None) -> AncestorSearch:
+def find_newest(snapshots: Mapping[int, Snapshot], head: int | None) -> AncestorSearch:
     """Return the position of the nearest ancestor of *head* that has one, *head* included."""
     while head is not None:
         found = snapshots.get(head)

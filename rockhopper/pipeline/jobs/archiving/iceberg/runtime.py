@@ -38,18 +38,18 @@ class TableName:
     @property
     def namespace(self) -> str:
         """Catalog and namespace, quoted for SQL."""
-        return _quoted(self.parts[:-1])
+        return _quote(self.parts[:-1])
 
     @property
     def sql(self) -> str:
         """The full name, quoted for SQL."""
-        return _quoted(self.parts)
+        return _quote(self.parts)
 
     def __str__(self) -> str:
         return ".".join(self.parts)
 
 
-def _quoted(parts: tuple[str, ...]) -> str:
+def _quote(parts: tuple[str, ...]) -> str:
     return ".".join(f"`{part}`" for part in parts)
 
 

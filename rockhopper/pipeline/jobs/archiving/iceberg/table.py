@@ -21,8 +21,8 @@ from rockhopper.pipeline.jobs.archiving.iceberg.positions import (
     WITNESS,
     Snapshot,
     Witness,
+    find_newest,
     is_ancestor,
-    newest,
 )
 from rockhopper.pipeline.jobs.archiving.iceberg.runtime import TableName, jvm_of
 from rockhopper.pipeline.schema import spark_schema
@@ -99,7 +99,7 @@ class IcebergTable:
         Raises:
             PipelineError: it has messages, and no position describes them.
         """
-        found = newest(self.snapshots, self.head)
+        found = find_newest(self.snapshots, self.head)
         if found.position is not None:
             return found.position
         noted, witness = (self._table.properties().get(name) for name in (PROPERTY, WITNESS))
@@ -203,11 +203,11 @@ class IcebergTable:
     def drop_left_over(self) -> None:
         """Remove the branches of runs that were killed a day ago or earlier."""
         now_ms = time.time_ns() // 1_000_000
-        for branch in left_over(list(self._table.refs().keySet()), now_ms):
+        for branch in find_left_over(list(self._table.refs().keySet()), now_ms):
             self.drop(branch)
 
 
-def left_over(refs: Sequence[str], now_ms: int) -> list[str]:
+def find_left_over(refs: Sequence[str], now_ms: int) -> list[str]:
     """Return the *refs* that are branches of runs that began a day ago or earlier."""
     found = []
     for name in refs:

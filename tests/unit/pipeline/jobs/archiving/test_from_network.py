@@ -11,7 +11,7 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving import from_network
 from rockhopper.pipeline.jobs.archiving.from_network import (
     NetworkWork,
-    new_ranges,
+    find_new_ranges,
     rules_for,
 )
 from rockhopper.pipeline.jobs.archiving.manifest import Reached
@@ -36,7 +36,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> ToldBrokers:
 
 def ranges(archived: Reached | None = None, *, allow_gaps: bool = False, say: Any = None) -> Any:
     rules = rules_for("h:1", Selection(("T",)), allow_gaps=allow_gaps)
-    return new_ranges(rules, archived or Reached(), say or (lambda _: None))
+    return find_new_ranges(rules, archived or Reached(), say or (lambda _: None))
 
 
 def positions(**offsets: int) -> dict[str, dict[str, dict[str, int]]]:

@@ -12,7 +12,7 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving import from_files, from_network, job
 from rockhopper.pipeline.jobs.archiving.catalog import Catalog
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles
-from rockhopper.pipeline.jobs.archiving.manifest import merged
+from rockhopper.pipeline.jobs.archiving.manifest import merge_summaries
 from rockhopper.pipeline.jobs.archiving.writing import FILE_COLUMNS, WrittenSplit
 from rockhopper.pipeline.jobs.progress import JobProgress
 from rockhopper.pipeline.jobs.results import UsageProblem, as_document
@@ -41,7 +41,9 @@ def test_the_manifest_adds_up(tmp_path: Path) -> None:
     (manifest,) = Catalog(LocalFiles(tmp_path / "archive")).manifests()
 
     assert manifest.rows == 100 == sum(each.rows for each in manifest.queues)
-    assert manifest.queues == merged([queue for each in manifest.files for queue in each.queues])
+    assert manifest.queues == merge_summaries(
+        [queue for each in manifest.files for queue in each.queues]
+    )
     assert sum(each.body_bytes for each in manifest.queues) == sum(
         len(f"body {n}") for n in range(100)
     )

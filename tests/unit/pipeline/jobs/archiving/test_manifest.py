@@ -15,11 +15,11 @@ from rockhopper.pipeline.jobs.archiving.manifest import (
     Manifest,
     QueueSummary,
     Reached,
-    expired_of,
-    left_of,
-    merged,
-    removing,
-    stored_order,
+    list_expired,
+    list_left,
+    make_removing_manifest,
+    make_stored_key,
+    merge_summaries,
 )
 
 ONE = QueueSummary("orders", "broker-a", 0, 5, 9, 5, 50, (1 << 64) - 1, 100, 200)
@@ -65,11 +65,11 @@ def test_files_count_until_a_later_run_removes_them() -> None:
     one, two, three = (replace(FILE, path=f"{name}.parquet") for name in "abc")
     runs = [
         replace(WHOLE, run=1, files=(one, two), removed=()),
-        removing(WHOLE, EXPIRED, [one], 60_000, 5),
-        replace(removing(WHOLE, COMPACTED, [two], 60_000, 5), files=(three,)),
+        make_removing_manifest(WHOLE, EXPIRED, [one], 60_000, 5),
+        replace(make_removing_manifest(WHOLE, COMPACTED, [two], 60_000, 5), files=(three,)),
     ]
-    assert left_of(runs) == [three]
-    assert expired_of(runs) == [one]
+    assert list_left(runs) == [three]
+    assert list_expired(runs) == [one]
     assert (runs[1].run, runs[1].kind, runs[1].removed) == (4, EXPIRED, (one.path,))
     # Where the archive goes on, and who was away, is as it was.
     assert (runs[1].reached, runs[1].log_positions) == (WHOLE.reached, WHOLE.log_positions)
@@ -80,7 +80,7 @@ def test_a_merged_file_comes_in_the_place_of_its_first() -> None:
     name = "topic=orders/date=d/part-{:05d}-00000-0.parquet"
     first, second, third = (replace(FILE, path=name.format(n), place=None) for n in (1, 2, 3))
     whole = replace(FILE, path=name.format(9), place=first.path)
-    assert sorted([third, whole, second], key=stored_order) == [whole, second, third]
+    assert sorted([third, whole, second], key=make_stored_key) == [whole, second, third]
 
 
 def test_the_document_has_the_names_that_readers_know() -> None:
@@ -151,7 +151,7 @@ def test_parts_of_a_queue_are_one_and_queues_come_in_order() -> None:
     later = replace(later, min_store_ms=150, max_store_ms=300)
     others = [replace(ONE, queue_id=1), replace(ONE, broker="broker-b"), replace(ONE, topic="a")]
 
-    found = merged([*others, ONE, later])
+    found = merge_summaries([*others, ONE, later])
 
     assert [each.queue for each in found] == [
         ("a", "broker-a", 0),
@@ -160,5 +160,5 @@ def test_parts_of_a_queue_are_one_and_queues_come_in_order() -> None:
         ("orders", "broker-b", 0),
     ]
     assert found[1] == QueueSummary("orders", "broker-a", 0, 2, 9, 7, 53, 1, 100, 300)
-    assert merged([later, ONE]) == (found[1],)
-    assert merged([]) == ()
+    assert merge_summaries([later, ONE]) == (found[1],)
+    assert merge_summaries([]) == ()

@@ -13,7 +13,7 @@ from rockhopper.pipeline.jobs.archiving.catalog import Catalog
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles
 from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, LogPosition, Manifest, Reached
 from rockhopper.pipeline.jobs.archiving.options import ArchiveOptions
-from rockhopper.pipeline.jobs.archiving.planning import ArchivePlan, plan_run, spelled
+from rockhopper.pipeline.jobs.archiving.planning import ArchivePlan, plan_run, spell_options
 from rockhopper.pipeline.network.planning import Range
 from rockhopper.protocol.store.store_paths import CONSUME_QUEUE_DIRECTORY
 from tests.support.told_brokers import ToldBrokers, queues_of, told
@@ -198,5 +198,5 @@ def test_refusals_speak_of_our_options() -> None:
         raise PipelineError(said)
 
     with pytest.raises(PipelineError, match=r"^set --corrupt skip, or --allow-gaps$"):
-        spelled(refuse)
-    assert spelled(lambda: 7) == 7
+        spell_options(refuse)
+    assert spell_options(lambda: 7) == 7

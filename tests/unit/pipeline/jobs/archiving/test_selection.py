@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.pipeline.jobs.archiving.selection import ALL, Selection, archived_up_to
+from rockhopper.pipeline.jobs.archiving.selection import ALL, Selection, find_archived_end
 from rockhopper.pipeline.jobs.results import UsageProblem
 
 EVERY, SOME, LIKE = Selection(), Selection(("orders", "%RETRY%g")), Selection(pattern="or.*")
@@ -68,10 +68,10 @@ def test_a_position_that_a_wider_one_covers_is_forgotten() -> None:
 
 def test_a_topic_is_archived_up_to_the_furthest_that_covers_it() -> None:
     archived = {ALL: 100, "~or.*": 300, "orders": 200, "%DLQ%g": 50}
-    assert archived_up_to(archived, "orders") == 300
-    assert archived_up_to(archived, "bills") == 100
-    assert archived_up_to(archived, "%DLQ%g") == 50
-    assert archived_up_to({}, "bills") == 0
+    assert find_archived_end(archived, "orders") == 300
+    assert find_archived_end(archived, "bills") == 100
+    assert find_archived_end(archived, "%DLQ%g") == 50
+    assert find_archived_end({}, "bills") == 0
 
 
 def test_positions_say_up_to_where_each_topic_is_archived() -> None:
@@ -82,11 +82,11 @@ def test_positions_say_up_to_where_each_topic_is_archived() -> None:
 
     assert some.start(positions) == 100
     assert all_topics.start(positions) == pattern.start(positions) == 0
-    assert archived_up_to(positions, "a") == 100
+    assert find_archived_end(positions, "a") == 100
     positions = pattern.advanced(positions, 150)
-    assert archived_up_to(positions, "ab") == 150
+    assert find_archived_end(positions, "ab") == 150
     assert Selection(("ab", "b")).start(positions) == 0
     positions = all_topics.advanced(positions, 200)
     assert positions == {"%DLQ%g": 100, "*": 200}
     assert Selection(("ab",)).start(positions) == pattern.start(positions) == 200
-    assert archived_up_to(positions, "%DLQ%other") == 0
+    assert find_archived_end(positions, "%DLQ%other") == 0

@@ -14,11 +14,11 @@ import pytest
 
 from rockhopper.pipeline.decoder import decode, walk
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles
-from rockhopper.pipeline.jobs.archiving.manifest import merged
+from rockhopper.pipeline.jobs.archiving.manifest import merge_summaries
 from rockhopper.pipeline.jobs.archiving.writing import (
     SplitWriter,
     WriteTarget,
-    summaries_of,
+    summarise_batch,
     topic_directory,
 )
 from rockhopper.pipeline.jobs.body_hash import body_crcs, body_edges, body_hashes, stored_crcs
@@ -111,9 +111,9 @@ def test_parts_of_a_queue_add_up_in_any_order() -> None:
     whole = batch_of(90)
     cuts = [whole.slice(60), whole.slice(0, 25), whole.slice(25, 35)]
 
-    assert merged([each for cut in cuts for each in summaries_of("t", cut, stored_crcs(cut))]) == (
-        *summaries_of("t", whole, stored_crcs(whole)),
-    )
+    assert merge_summaries(
+        [each for cut in cuts for each in summarise_batch("t", cut, stored_crcs(cut))]
+    ) == (*summarise_batch("t", whole, stored_crcs(whole)),)
 
 
 def test_the_sum_tells_damage_loss_doubling_and_swaps() -> None:

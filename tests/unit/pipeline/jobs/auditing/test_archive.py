@@ -13,22 +13,22 @@ import pytest
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles
 from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, QueueSummary
-from rockhopper.pipeline.jobs.archiving.writing import summaries_of
+from rockhopper.pipeline.jobs.archiving.writing import summarise_batch
 from rockhopper.pipeline.jobs.auditing.archive import (
     ArchivedRange,
     FileColumns,
     LogSums,
     MessageSums,
-    archived_ranges,
     check_foreign_files,
     compare_sums,
+    describe_unknown_columns,
+    find_archived_ranges,
     read_archive,
-    unknown_columns,
 )
 from rockhopper.pipeline.jobs.auditing.findings import AuditFindings, FaultKind
 from rockhopper.pipeline.jobs.auditing.result import AuditResult
 from rockhopper.pipeline.jobs.body_hash import body_crcs
-from rockhopper.pipeline.jobs.column_hash import NO_SUMS, column_hashes, sums_of, total_of
+from rockhopper.pipeline.jobs.column_hash import NO_SUMS, column_hashes, compute_total, sum_columns
 from tests.support import apache_golden
 from tests.support.derived_stores import APACHE_GEOMETRY, audited
 from tests.support.rot import overwrite
@@ -45,7 +45,7 @@ def rewrite_as_format_1(archive: Path) -> None:
         del file["sha256"]
         (rows,) = pq.ParquetFile(archive / file["path"]).iter_batches()
         crcs = body_crcs(rows.column("body"))
-        found = {each.queue_id: each for each in summaries_of("", rows, crcs, crc_bits=32)}
+        found = {each.queue_id: each for each in summarise_batch("", rows, crcs, crc_bits=32)}
         for queue in file["queues"]:
             assert queue.pop("crcBits") == 31
             was = queue["bodyHash"]
@@ -66,7 +66,7 @@ def rewrite_as_format(number: int, archive: Path) -> None:
             del queue["columnsHash"]
             if number == 3:
                 of_queue = rows.filter(pc.equal(rows.column("queueId"), queue["queueId"]))
-                queue["columnsHash"] = f"{total_of(sums_of(column_hashes(of_queue))):016x}"
+                queue["columnsHash"] = f"{compute_total(sum_columns(column_hashes(of_queue))):016x}"
     path.write_text(json.dumps(document))
 
 
@@ -270,7 +270,7 @@ def test_files_of_two_brokers_are_summed_apart(log: WrittenLog, tmp_path: Path) 
         each
         for part in batches
         for batch in part.to_batches()
-        for each in summaries_of(file["topic"], batch, body_crcs(batch.column("body")))
+        for each in summarise_batch(file["topic"], batch, body_crcs(batch.column("body")))
     ]
     (was, *_) = file["queues"]
     file["sha256"] = None
@@ -313,7 +313,7 @@ def test_ranges_are_those_of_a_broker_ascending_and_overlapping_ones_are_one() -
         file_of("two", summary(4, 9, body_hash=(1 << 64) - 1)),
     ]
 
-    ranges = archived_ranges(files, "a")
+    ranges = find_archived_ranges(files, "a")
 
     one, two, late = (("one", ("T", "a", 0)), ("two", ("T", "a", 0)), ("late", ("T", "a", 0)))
     assert ranges == {
@@ -322,15 +322,15 @@ def test_ranges_are_those_of_a_broker_ascending_and_overlapping_ones_are_one() -
             ArchivedRange(20, 29, MessageSums(10, 10, 7), (late,), 31),
         )
     }
-    (whole,) = archived_ranges(files, None)["T", 0]
+    (whole,) = find_archived_ranges(files, None)["T", 0]
     assert (whole.first, whole.last, len(whole.parts)) == (0, 99, 4)
-    assert archived_ranges([], None) == {}
+    assert find_archived_ranges([], None) == {}
 
 
 def test_sums_of_two_kinds_cannot_be_compared() -> None:
     files = [file_of("one", summary(0, 4, crc_bits=32)), file_of("two", summary(4, 9))]
 
-    ((found,),) = archived_ranges(files, None).values()
+    ((found,),) = find_archived_ranges(files, None).values()
 
     assert (found.crc_bits, found.sums) == (0, MessageSums(11, 20, 0))
 
@@ -342,7 +342,7 @@ def differences(
     ranges: list[QueueSummary], in_log: dict[int, MessageSums], start: int | None = 0
 ) -> tuple[tuple[int, int, int], list[tuple[FaultKind, str, int | None, int]]]:
     """What is said where the log has *in_log* in its ranges (odd) and between them."""
-    archived = archived_ranges([file_of(f"f{n}", each) for n, each in enumerate(ranges)], None)
+    archived = find_archived_ranges([file_of(f"f{n}", each) for n, each in enumerate(ranges)], None)
     found, findings = LogSums(), AuditFindings()
     found.sums = {(*QUEUE, number): sums for number, sums in in_log.items()}
     if start is not None:
@@ -424,9 +424,11 @@ def test_columns_that_nobody_noted_are_unknown_where_the_log_has_them_no_more() 
     ]
     left: FileColumns = {(file.path, ("T", "a", 0)): NO_SUMS for file in files}
 
-    assert unknown_columns(files, left).startswith("10 archived messages came into the archive")
-    assert unknown_columns(files, {}) == ""
-    assert unknown_columns(files[1:], left) == ""
+    assert describe_unknown_columns(files, left).startswith(
+        "10 archived messages came into the archive"
+    )
+    assert describe_unknown_columns(files, {}) == ""
+    assert describe_unknown_columns(files[1:], left) == ""
 
 
 def test_readers_of_parquet_see_what_is_below_topics_and_dates(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from rockhopper.pipeline.jobs.auditing.findings import (
     AuditFindings,
     FaultKind,
     Finding,
-    runs_of,
+    find_runs,
 )
 
 
@@ -88,4 +88,4 @@ def test_what_was_said_of_some_units_is_taken_back() -> None:
     ],
 )
 def test_runs_are_where_a_mask_is_true(mask: list[int], runs: list[tuple[int, int]]) -> None:
-    assert list(runs_of(np.array(mask, np.bool_))) == runs
+    assert list(find_runs(np.array(mask, np.bool_))) == runs

@@ -20,8 +20,8 @@ from rockhopper.pipeline.jobs.auditing.findings import AuditFindings, FaultKind
 from rockhopper.pipeline.jobs.auditing.index import (
     check_index_entries,
     check_index_file,
-    no_index,
-    required_keys,
+    find_required_keys,
+    make_no_index_finding,
 )
 from tests.support import golden_stores
 from tests.support.derived_stores import audited, rebuilt
@@ -233,7 +233,7 @@ def test_tags_and_what_deleted_topics_had_may_be_there_or_not(
     assert compared(files, wanted, tags=False)[1] == []
     needed = kind == KIND_TAG and not is_there
     assert len(compared(files, wanted, tags=True)[1]) == needed
-    assert len(required_keys(wanted, needs_tags=True)) == (2 if kind == KIND_TAG else 1)
+    assert len(find_required_keys(wanted, needs_tags=True)) == (2 if kind == KIND_TAG else 1)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,9 @@ def test_an_index_that_is_not_there_says_how_much_of_it(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "20261120120000000").write_bytes(b"")
 
-    reasons = [no_index(tmp_path / name, 3).reason for name in ("none", "empty", "full")]
+    reasons = [
+        make_no_index_finding(tmp_path / name, 3).reason for name in ("none", "empty", "full")
+    ]
 
     assert [reason.partition(",")[0] for reason in reasons] == [
         "the directory is missing",

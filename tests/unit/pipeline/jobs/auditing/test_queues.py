@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rockhopper.pipeline.derived.entries import UNIT, QueueKey
-from rockhopper.pipeline.derived.queue_files import QueueWriter, packed
+from rockhopper.pipeline.derived.queue_files import QueueWriter, pack_units
 from rockhopper.pipeline.jobs.auditing.findings import AuditFindings, FaultKind
 from rockhopper.pipeline.jobs.auditing.queues import (
     ComparedSpan,
@@ -19,9 +19,9 @@ from rockhopper.pipeline.jobs.auditing.queues import (
     check_batch,
     check_plain,
     check_rest,
-    claimed_twice,
-    impossible_spans,
-    merged,
+    find_claimed_twice,
+    find_impossible_spans,
+    merge_spans,
 )
 from rockhopper.pipeline.store_source.scan import DamagedRange
 from tests.support import apache_golden
@@ -139,7 +139,7 @@ def units(*offsets: int, position: int | None = None) -> Any:
 
 
 def write(root: Path, key: QueueKey, first: int, made: Any) -> None:
-    QueueWriter(root, key, 4096).write(first, packed(made, key.is_batch))
+    QueueWriter(root, key, 4096).write(first, pack_units(made, key.is_batch))
 
 
 def told(findings: AuditFindings) -> list[tuple[FaultKind, int | None, int]]:
@@ -230,7 +230,7 @@ def test_a_code_may_be_the_address_of_one_in_an_extension(
     ],
 )
 def test_spans_that_touch_are_one(spans: list[ComparedSpan], expected: list[ComparedSpan]) -> None:
-    assert merged(tuple(spans)) == expected
+    assert merge_spans(tuple(spans)) == expected
 
 
 @pytest.mark.parametrize(
@@ -245,21 +245,21 @@ def test_spans_that_touch_are_one(spans: list[ComparedSpan], expected: list[Comp
 def test_offsets_that_several_records_claim(
     spans: list[tuple[int, int]], expected: list[tuple[int, int]]
 ) -> None:
-    found = claimed_twice(tuple(ComparedSpan(*span, 0, 0) for span in spans))
+    found = find_claimed_twice(tuple(ComparedSpan(*span, 0, 0) for span in spans))
     assert [(span.first, span.behind) for span in found] == expected
 
 
 def test_of_two_spans_that_the_log_has_no_room_between_the_shorter_is_wrong() -> None:
     chain, far = ComparedSpan(0, 10, 0, 1000), ComparedSpan(1 << 40, (1 << 40) + 1, 1000, 1100)
 
-    assert impossible_spans((chain, far)) == [far]
-    assert impossible_spans((ComparedSpan(0, 1, 0, 100), ComparedSpan(900, 950, 100, 5100))) == [
-        ComparedSpan(0, 1, 0, 100)
-    ]
+    assert find_impossible_spans((chain, far)) == [far]
+    assert find_impossible_spans(
+        (ComparedSpan(0, 1, 0, 100), ComparedSpan(900, 950, 100, 5100))
+    ) == [ComparedSpan(0, 1, 0, 100)]
     # Nine messages of 91 bytes at least, as many as there is room for, and one more.
-    assert impossible_spans((chain, ComparedSpan(19, 20, 1000 + 9 * 91, 9999))) == []
-    assert impossible_spans((chain, ComparedSpan(20, 21, 1000 + 9 * 91, 9999))) != []
-    assert impossible_spans(()) == []
+    assert find_impossible_spans((chain, ComparedSpan(19, 20, 1000 + 9 * 91, 9999))) == []
+    assert find_impossible_spans((chain, ComparedSpan(20, 21, 1000 + 9 * 91, 9999))) != []
+    assert find_impossible_spans(()) == []
 
 
 def rest(

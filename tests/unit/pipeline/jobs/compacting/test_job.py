@@ -11,7 +11,7 @@ from rockhopper.pipeline import jobs
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.catalog import INTENT_FILE, REPLACED_DIRECTORY, Catalog
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles
-from rockhopper.pipeline.jobs.archiving.manifest import stored_order
+from rockhopper.pipeline.jobs.archiving.manifest import make_stored_key
 from rockhopper.pipeline.jobs.results import UsageProblem
 from tests.support.mortal_files import Killed, Mortal, committed_offsets, plain_offsets
 from tests.support.written_logs import WrittenLog
@@ -31,7 +31,7 @@ def archived(tmp_path: Path, name: str = "a", **given: Any) -> tuple[WrittenLog,
 
 def rows(root: Path) -> list[dict[str, Any]]:
     """Every archived message, in the order of the files."""
-    files = sorted(Catalog(LocalFiles(root)).archived_files(), key=stored_order)
+    files = sorted(Catalog(LocalFiles(root)).archived_files(), key=make_stored_key)
     return [row for file in files for row in pq.ParquetFile(root / file.path).read().to_pylist()]
 
 

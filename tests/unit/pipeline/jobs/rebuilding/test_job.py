@@ -12,7 +12,7 @@ import pytest
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.rebuilding.job import rebuild
 from rockhopper.pipeline.jobs.results import UsageProblem
-from rockhopper.pipeline.jobs.tasks import in_this_process
+from rockhopper.pipeline.jobs.tasks import run_in_this_process
 from rockhopper.protocol.store.queue_layout import (
     BLANK_CONSUME_QUEUE_UNIT,
     BLANK_UNIT_SIZE_FIELD,
@@ -254,7 +254,7 @@ def test_the_lock_is_held_while_files_are_made(tmp_path: Path) -> None:
             check=False,
         )
         asked.append(answer.returncode != 0)
-        return in_this_process(tasks, work, label)
+        return run_in_this_process(tasks, work, label)
 
     rebuild(str(store), in_place=True, run=run, index_slots=16, index_entries=400)
 

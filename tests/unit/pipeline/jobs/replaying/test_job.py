@@ -14,7 +14,7 @@ from rockhopper.pipeline import jobs
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.replaying import job
 from rockhopper.pipeline.jobs.replaying.plan import PlannedFile, Slice
-from rockhopper.pipeline.jobs.replaying.work import ReplayWork, selected_rows
+from rockhopper.pipeline.jobs.replaying.work import ReplayWork, find_selected_rows
 from rockhopper.pipeline.jobs.results import UsageProblem
 from rockhopper.pipeline.sink.choice import SinkState
 from tests.support.told_brokers import ToldBrokers, queues_of, told
@@ -173,7 +173,7 @@ def test_rows_that_are_chosen_are_written_down(
             Path(place).mkdir(parents=True)
             pq.write_table(self.table, f"{place}/part.parquet")
 
-    monkeypatch.setattr(job, "chosen_rows", Rows)
+    monkeypatch.setattr(job, "choose_rows", Rows)
     monkeypatch.setattr(job, "job_session", lambda *_: None)
     described: list[str] = []
 
@@ -181,7 +181,7 @@ def test_rows_that_are_chosen_are_written_down(
         described.append(text)
         return nullcontext()
 
-    monkeypatch.setattr(job, "described", describe)
+    monkeypatch.setattr(job, "describe_jobs", describe)
 
     with monkeypatch.context() as patched:
         patched.setattr(job, "queue_counts", lambda *_: 1 / 0)
@@ -191,7 +191,7 @@ def test_rows_that_are_chosen_are_written_down(
 
     assert (result.rows, result.sent) == (3, 3)
     ((work, (only,)),) = world.tasks
-    assert selected_rows(work.selection, only).tolist() == [3, 7, 119]
+    assert find_selected_rows(work.selection, only).tolist() == [3, 7, 119]
     assert described[-1].endswith(": choosing messages")
 
 
@@ -276,4 +276,4 @@ def test_a_selection_is_read_although_no_pattern_for_parquet_finds_it(tmp_path: 
 
     assert not list(tmp_path.rglob("*.parquet"))
     chosen = PlannedFile("/x/a", "orders", 2, "a")
-    assert selected_rows(str(tmp_path), Slice(chosen, 0, 2)).tolist() == [1, 2]
+    assert find_selected_rows(str(tmp_path), Slice(chosen, 0, 2)).tolist() == [1, 2]

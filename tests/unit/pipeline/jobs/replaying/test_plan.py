@@ -12,7 +12,7 @@ from rockhopper.pipeline.jobs.replaying.plan import (
     ReplayPlan,
     ReplayRequest,
     batch_rows_for,
-    shares,
+    share_slices,
 )
 
 
@@ -48,13 +48,13 @@ def test_the_last_batch_and_one_behind_it() -> None:
 def test_tasks_share_a_batch_in_order() -> None:
     slices = plan(7, 25, 2, batch_rows=34).batch(0)
 
-    assert [cut(share) for share in shares(slices, 3)] == [
+    assert [cut(share) for share in share_slices(slices, 3)] == [
         [("f0", 0, 7), ("f1", 0, 5)],
         [("f1", 5, 17)],
         [("f1", 17, 25), ("f2", 0, 2)],
     ]
-    assert len(shares(slices, 100)) == 34
-    assert shares([], 3) == shares([], 0) == []
+    assert len(share_slices(slices, 100)) == 34
+    assert share_slices([], 3) == share_slices([], 0) == []
 
 
 def test_plans_survive_being_written_down() -> None:

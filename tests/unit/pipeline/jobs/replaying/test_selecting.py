@@ -8,7 +8,7 @@ import pytest
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.replaying.parquet_files import MessageFiles, SourceFile
 from rockhopper.pipeline.jobs.replaying.plan import PlannedFile, ReplayRequest
-from rockhopper.pipeline.jobs.replaying.selecting import chosen_rows, planned, prune
+from rockhopper.pipeline.jobs.replaying.selecting import choose_rows, plan_files, prune
 from rockhopper.pipeline.jobs.results import UsageProblem
 
 WHOLE, PARTLY, NOT = "whole", "partly", "not"
@@ -59,14 +59,14 @@ def test_files_are_planned_in_their_order_by_the_paths_that_spark_names() -> Non
     files = [SourceFile(f"/archive/{name}", 5, None) for name in ("c d", "b", "e", "a")]
     counts = {"file:///archive/a": 2, "file:///archive/c%20d": 3, "file:///archive/e": 0}
 
-    assert planned(source(*files), files[1:2], counts) == (
+    assert plan_files(source(*files), files[1:2], counts) == (
         PlannedFile("/archive/c d", None, 3, "file:///archive/c%20d"),
         PlannedFile("/archive/b", None, 5),
         PlannedFile("/archive/a", None, 2, "file:///archive/a"),
     )
-    assert planned(source(), [], {}) == ()
+    assert plan_files(source(), [], {}) == ()
     with pytest.raises(PipelineError, match="not among those of /archive: /elsewhere/x;"):
-        planned(source(*files), [], {"file:///elsewhere/x": 1})
+        plan_files(source(*files), [], {"file:///elsewhere/x": 1})
 
 
 class Frames:
@@ -106,7 +106,7 @@ class Frames:
 
 def chosen(frames: Any, **asked: Any) -> Any:
     files = [SourceFile("/archive/f", 3, None)]
-    return chosen_rows(frames, source(*files), files, ReplayRequest("archive", **asked))
+    return choose_rows(frames, source(*files), files, ReplayRequest("archive", **asked))
 
 
 def test_conditions_are_those_that_were_asked_for() -> None:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from rockhopper.pipeline.jobs.replaying.plan import ReplayRequest
-from rockhopper.pipeline.jobs.replaying.work import ORIGINS, _with_origins, as_messages
+from rockhopper.pipeline.jobs.replaying.work import ORIGINS, _add_origins, as_messages
 from rockhopper.pipeline.schema import arrow_schema
 from rockhopper.pipeline.sink.encoding import encode_messages
 
@@ -140,5 +140,5 @@ def test_what_has_no_value_is_not_handed_to_the_sink() -> None:
             "properties": pa.array([[("k", ""), ("l", "1")], None, [("m", None)]], kind),
         }
     )
-    maps = _with_origins({name: batch.column(name) for name in batch.schema.names}, 3).to_pylist()
+    maps = _add_origins({name: batch.column(name) for name in batch.schema.names}, 3).to_pylist()
     assert [dict(each) for each in maps] == [{"l": "1"}, {ORIGINS["brokerName"]: "b"}, {}]

@@ -23,7 +23,7 @@ class Lag:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[tuple[str, int, Any]] = []
         monkeypatch.setattr("rockhopper.pipeline.jobs.reporting.lag.sample", self.sample)
-        monkeypatch.setattr("rockhopper.pipeline.jobs.reporting.lag.away", lambda *_: [])
+        monkeypatch.setattr("rockhopper.pipeline.jobs.reporting.lag.list_away", lambda *_: [])
 
     def sample(self, nameserver: str, now_ms: int, topics: Any) -> pa.Table:
         self.asked.append((nameserver, now_ms, topics))

@@ -13,7 +13,7 @@ import pytest
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.reporting import lag
-from rockhopper.pipeline.jobs.reporting.lag import SCHEMA, away, earlier_samples, sample
+from rockhopper.pipeline.jobs.reporting.lag import SCHEMA, list_away, read_earlier_samples, sample
 from rockhopper.protocol.codes import RequestCode
 
 NOW_MS = 1_760_000_000_000
@@ -113,15 +113,15 @@ def test_a_list_of_groups_that_makes_no_sense(brokers: Brokers, body: bytes) -> 
 
 def test_brokers_of_former_samples_that_are_away(brokers: Brokers) -> None:
     samples = pa.table({"broker": ["b-1", "gone", "gone"]})
-    assert away("ns", samples) == ["gone"]
+    assert list_away("ns", samples) == ["gone"]
 
 
 def test_samples_of_former_runs(tmp_path: Path, brokers: Brokers) -> None:
     file = tmp_path / "lag.parquet"
-    assert earlier_samples(file).num_rows == 0
+    assert read_earlier_samples(file).num_rows == 0
     written = sample("ns", NOW_MS)
     pq.write_table(written.append_column("more", pa.nulls(written.num_rows)), file)
-    assert earlier_samples(file) == written
+    assert read_earlier_samples(file) == written
 
 
 @pytest.mark.parametrize("column", ["lag", "group"])
@@ -129,7 +129,7 @@ def test_a_file_that_is_something_else(tmp_path: Path, column: str, brokers: Bro
     file = tmp_path / "lag.parquet"
     pq.write_table(sample("ns", NOW_MS).drop_columns([column]), file)
     with pytest.raises(PipelineError, match="is no table of lag samples"):
-        earlier_samples(file)
+        read_earlier_samples(file)
     file.write_bytes(b"no parquet at all")
     with pytest.raises(PipelineError, match=f"{file} is no table of lag samples"):
-        earlier_samples(file)
+        read_earlier_samples(file)

@@ -10,7 +10,7 @@ import pytest
 from rockhopper.pipeline.jobs.reporting.tables import (
     CSV,
     PARQUET,
-    for_files,
+    prepare_for_files,
     replace,
     write_tables,
 )
@@ -47,7 +47,7 @@ def tables() -> Tables:
 
 
 def test_messages_are_summed_by_hour_and_topic() -> None:
-    hours = for_files(tables())["hours"]
+    hours = prepare_for_files(tables())["hours"]
     assert hours["hour"].type == pa.timestamp("ms", tz="UTC")
     found = hours.set_column(0, "hour", hours["hour"].cast(pa.int64())).to_pylist()
     assert found == [
@@ -58,20 +58,20 @@ def test_messages_are_summed_by_hour_and_topic() -> None:
 
 
 def test_topics_are_summed_over_queues_the_busiest_first() -> None:
-    assert for_files(tables())["topics"].to_pylist() == [
+    assert prepare_for_files(tables())["topics"].to_pylist() == [
         {"topic": "b", "messages": 7, "bytes": 70},
         {"topic": "a", "messages": 5, "bytes": 50},
     ]
 
 
 def test_the_busiest_tags_and_producers_come_first_then_by_topic() -> None:
-    made = for_files(tables())
+    made = prepare_for_files(tables())
     assert made["tags"]["tag"].to_pylist() == ["v", "u", "w"]
     assert made["producers"]["host"].to_pylist() == ["i", "h"]
 
 
 def test_sizes_are_in_order_and_queues_say_when_their_last_message_came() -> None:
-    made = for_files(tables())
+    made = prepare_for_files(tables())
     assert made["sizes"]["size"].to_pylist() == [128, 32, 64]
     queues = made["queues"]
     places = zip(

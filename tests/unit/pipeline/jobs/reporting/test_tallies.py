@@ -9,14 +9,14 @@ import pytest
 
 from rockhopper.pipeline.jobs.reporting import tallies
 from rockhopper.pipeline.jobs.reporting.inputs import Chosen, store_work
-from rockhopper.pipeline.jobs.reporting.tables import for_files
+from rockhopper.pipeline.jobs.reporting.tables import prepare_for_files
 from rockhopper.pipeline.jobs.reporting.tallies import (
     HOUR_MS,
     MINUTE_MS,
     Tally,
-    merged,
+    combine_tallies,
+    merge_tables,
     tally,
-    together,
 )
 from rockhopper.pipeline.sink.staging import part_ids
 from tests.support.written_logs import T0_MS, WrittenLog
@@ -24,7 +24,7 @@ from tests.support.written_logs import T0_MS, WrittenLog
 
 def counted(root: Path, **chosen: Any) -> dict[str, list[dict[str, Any]]]:
     tasks = store_work(str(root), Chosen(**chosen)).tasks
-    tables = together(map(tally, tasks))
+    tables = combine_tallies(map(tally, tasks))
     return {name: table.to_pylist() for name, table in tables.items()}
 
 
@@ -103,7 +103,7 @@ def test_an_empty_store_has_empty_tables(tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
 
     assert all(rows == [] for rows in counted(tmp_path).values())
-    assert together([])["queues"].schema.names[-1] == "lastMs"
+    assert combine_tallies([])["queues"].schema.names[-1] == "lastMs"
 
 
 def test_sizes_keep_three_digits(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_many_minutes_become_hours(monkeypatch: pytest.MonkeyPatch) -> None:
         for minute in range(120)
     ]
 
-    found = merged("times", [pa.Table.from_pylist(rows)]).sort_by("timeMs").to_pylist()
+    found = merge_tables("times", [pa.Table.from_pylist(rows)]).sort_by("timeMs").to_pylist()
 
     assert [(row["timeMs"], row["messages"], row["bytes"]) for row in found] == [
         (0, 60, 120),
@@ -149,7 +149,9 @@ def test_tables_for_files_have_times_and_the_most_first(tmp_path: Path) -> None:
     log = WrittenLog(tmp_path).add(2, topic="few").add(9, topic="many")
     log.add(1, topic="few", store_time_ms=T0_MS + 2 * HOUR_MS)
 
-    tables = for_files(together(map(tally, store_work(str(tmp_path), Chosen()).tasks)))
+    tables = prepare_for_files(
+        combine_tallies(map(tally, store_work(str(tmp_path), Chosen()).tasks))
+    )
 
     assert tables["topics"]["topic"].to_pylist() == ["many", "few"]
     hours = tables["hours"].to_pylist()

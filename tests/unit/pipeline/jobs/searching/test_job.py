@@ -11,14 +11,14 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.results import UsageProblem
 from rockhopper.pipeline.jobs.searching.job import search
 from rockhopper.pipeline.jobs.searching.result import SearchResult
-from rockhopper.pipeline.jobs.tasks import in_this_process
+from rockhopper.pipeline.jobs.tasks import run_in_this_process
 from tests.support import apache_golden
 from tests.support.written_archives import archive_of
 from tests.support.written_logs import T0_MS, WrittenLog
 
 
 def searched(path: Path | None, **options: Any) -> SearchResult:
-    return search(None if path is None else str(path), run=in_this_process, **options)
+    return search(None if path is None else str(path), run=run_in_this_process, **options)
 
 
 def places(result: SearchResult) -> list[int]:

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import types as t
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.archiving.iceberg.evolution import Addition, additions
+from rockhopper.pipeline.jobs.archiving.iceberg.evolution import Addition, find_additions
 
 
 def struct(**fields: Any) -> t.StructType:
@@ -14,7 +14,7 @@ def struct(**fields: Any) -> t.StructType:
 
 
 def added(there: Any, wanted: Any) -> list[Addition]:
-    return additions(
+    return find_additions(
         struct(body=t.BinaryType(), **there), struct(body=t.BinaryType(), **wanted), "T"
     )
 
@@ -56,4 +56,4 @@ def test_a_field_that_goes_or_changes_its_type_is_refused() -> None:
 
 def test_a_table_that_is_none_of_ours_is_refused() -> None:
     with pytest.raises(PipelineError, match="T has no column body, so archive has not made it"):
-        additions(struct(n=LONG), struct(body=t.BinaryType()), "T")
+        find_additions(struct(n=LONG), struct(body=t.BinaryType()), "T")

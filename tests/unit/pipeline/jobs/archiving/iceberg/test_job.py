@@ -8,7 +8,7 @@ import pytest
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.iceberg import job
-from rockhopper.pipeline.jobs.archiving.iceberg.job import archive_table, chosen_value
+from rockhopper.pipeline.jobs.archiving.iceberg.job import archive_table, choose_value
 from rockhopper.pipeline.jobs.archiving.iceberg.runtime import TableName
 from rockhopper.pipeline.jobs.archiving.manifest import Manifest
 from rockhopper.pipeline.jobs.archiving.options import ArchiveOptions
@@ -31,16 +31,16 @@ def run_with(schema: str | None) -> Manifest:
 def test_it_is_what_is_asked_for_else_that_of_the_last_run() -> None:
     new = ValueFormat("json", NEW)
 
-    assert chosen_value(asked(decode="json", schema=NEW), run_with(OLD)) == new
-    assert chosen_value(asked(decode="json", schema=NEW), None) == new
-    assert chosen_value(asked(), run_with(OLD)) == ValueFormat("json", OLD)
-    assert chosen_value(asked(), run_with(None)) is None
-    assert chosen_value(asked(), None) is None
+    assert choose_value(asked(decode="json", schema=NEW), run_with(OLD)) == new
+    assert choose_value(asked(decode="json", schema=NEW), None) == new
+    assert choose_value(asked(), run_with(OLD)) == ValueFormat("json", OLD)
+    assert choose_value(asked(), run_with(None)) is None
+    assert choose_value(asked(), None) is None
 
 
 def test_bad_values_are_for_decoding() -> None:
     with pytest.raises(UsageProblem, match="is for decoding bodies: add --decode"):
-        chosen_value(asked(bad_values="fail"), None)
+        choose_value(asked(bad_values="fail"), None)
 
 
 NAME = TableName(("lake", "db", "orders"))
@@ -58,7 +58,7 @@ class Runs:
         self.left = list(ends)
         session = SimpleNamespace(dataSource=SimpleNamespace(register=lambda _: None))
         monkeypatch.setattr(job, "iceberg_session", lambda *_: session)
-        monkeypatch.setattr(job, "described", lambda *_: nullcontext())
+        monkeypatch.setattr(job, "describe_jobs", lambda *_: nullcontext())
         monkeypatch.setattr(job, "_CommitAttempt", lambda *_: self)
 
     def result(self) -> object:

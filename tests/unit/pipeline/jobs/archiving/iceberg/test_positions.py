@@ -9,8 +9,8 @@ from rockhopper.pipeline.jobs.archiving.iceberg.positions import (
     Witness,
     decode,
     encode,
+    find_newest,
     is_ancestor,
-    newest,
 )
 from rockhopper.pipeline.jobs.archiving.manifest import Manifest, Reached
 
@@ -29,24 +29,24 @@ def manifest(queues: int) -> Manifest:
 def test_it_is_that_of_the_nearest_ancestor_that_has_one() -> None:
     snapshots = chain("first", "second", None, None)
 
-    assert newest(snapshots, 4) == AncestorSearch("second")
-    assert newest(snapshots, 1) == AncestorSearch("first")
+    assert find_newest(snapshots, 4) == AncestorSearch("second")
+    assert find_newest(snapshots, 1) == AncestorSearch("first")
 
 
 def test_a_rollback_takes_it_back_also_if_others_commit_then() -> None:
     snapshots = chain("first", "second")
     snapshots[3] = Snapshot(3, 1)
 
-    assert newest(snapshots, 3) == AncestorSearch("first")
+    assert find_newest(snapshots, 3) == AncestorSearch("first")
 
 
 def test_a_walk_that_ends_at_an_expired_snapshot_says_so() -> None:
     snapshots = chain("first", None, None)
     del snapshots[1]
 
-    assert newest(snapshots, 3) == AncestorSearch(is_cut=True)
-    assert newest(chain(None), 1) == AncestorSearch()
-    assert newest({}, None) == AncestorSearch()
+    assert find_newest(snapshots, 3) == AncestorSearch(is_cut=True)
+    assert find_newest(chain(None), 1) == AncestorSearch()
+    assert find_newest({}, None) == AncestorSearch()
 
 
 def test_ancestors() -> None:

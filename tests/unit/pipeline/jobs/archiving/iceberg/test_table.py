@@ -11,7 +11,11 @@ import pytest
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.iceberg.positions import Snapshot
 from rockhopper.pipeline.jobs.archiving.iceberg.runtime import TableName
-from rockhopper.pipeline.jobs.archiving.iceberg.table import IcebergTable, is_conflict, left_over
+from rockhopper.pipeline.jobs.archiving.iceberg.table import (
+    IcebergTable,
+    find_left_over,
+    is_conflict,
+)
 
 DAY_MS = 86_400_000
 
@@ -26,8 +30,8 @@ def test_branches_of_runs_that_began_a_day_ago_are_left_over() -> None:
     ]
     refs += ["1000-ab", "rockhopper-run-x-ab"]
 
-    assert left_over(refs, 1000 + DAY_MS) == ["rockhopper-run-1000-ab"]
-    assert left_over(refs, 999 + DAY_MS) == []
+    assert find_left_over(refs, 1000 + DAY_MS) == ["rockhopper-run-1000-ab"]
+    assert find_left_over(refs, 999 + DAY_MS) == []
 
 
 def test_what_iceberg_refuses_for_another_commit_is_a_conflict() -> None:
