@@ -6,6 +6,7 @@ shares are fixed when the run starts, so they suit many short tests, and xdist f
 
 Example: ``pytest --shares 2 tests/unit`` starts ``pytest --shares 2 tests/unit --share 1``, runs
 share 0 itself, then prints what the other process has printed, and fails if either has failed.
+With ``--share 0`` it runs that share alone.
 """
 
 import subprocess
@@ -19,16 +20,16 @@ from typing import IO, Any
 import pytest
 
 SPARK = "the session of Spark"
-# A test in Spark costs about as much as twenty others of its length.
-_WEIGHT_IN_SPARK = 20
+# A test in Spark costs about as much as five others of its length.
+_WEIGHT_IN_SPARK = 5
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Add the options to *parser*; ``--share`` is for the processes that share 0 starts."""
+    """Add the options to *parser*."""
     parser.addoption(
         "--shares", type=int, default=1, help="run so many processes, each its modules"
     )
-    parser.addoption("--share", type=int, default=0, help="the share of this process, from 0 on")
+    parser.addoption("--share", type=int, help="run this share alone; they count from 0 on")
 
 
 def group(module: str) -> str:
@@ -56,14 +57,15 @@ def deal(sizes: Iterable[tuple[str, int]], count: int) -> dict[str, int]:
 
 
 class Share:
-    """A pytest plugin: ignores the modules of the other shares; share 0 runs their processes."""
+    """A pytest plugin: ignores the modules of the other shares, and runs their processes."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._root = config.rootpath
-        self._number: int = config.option.share
+        only: int | None = config.option.share
+        self._number = only or 0
         count: int = config.option.shares
         self._shares = deal(self._sizes(config.args), count)
-        others = range(1, count) if self._number == 0 else ()
+        others = range(1, count) if only is None else ()
         arguments = config.invocation_params.args
         self._others = [_start([*arguments, "--share", str(number)]) for number in others]
 

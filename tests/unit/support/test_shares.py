@@ -54,3 +54,8 @@ def test_a_run_in_shares_reports_every_module_once_and_fails_for_another_share(
     assert "test_small.py" not in own
     assert "test_small.py::test_b" in other
     assert "1 failed" in other
+    alone = subprocess.run(
+        [*command, "--share=0", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert alone.returncode == 0
+    assert "test_small.py" not in alone.stdout
