@@ -37,6 +37,7 @@ class PlainCommits:
         answers: list[bytes] = []
         place: tuple[str, str, int] | None = None
         committed = count = 0
+        accepts_explicit = False
         for at in range(first, len(frames)):
             request = _decode(*frames[at][:2])
             if request is None:
@@ -48,16 +49,20 @@ class PlainCommits:
                 if known is None:
                     break
                 place, committed = its, known
+                accepts_explicit = self._positions.accepts_explicit(
+                    connection, fields.consumerGroup, fields.topic, fields.queueId
+                )
             offset = fields.commitOffset
-            if (
-                its != place
-                or offset < committed
-                or not self._may_commit(connection, request, offset)
+            if its != place or offset < committed:
+                break
+            is_oneway = request.flag & FLAG_ONEWAY
+            if (is_oneway or not accepts_explicit) and not self._may_commit(
+                connection, request, offset
             ):
                 break
             committed = offset
             count += 1
-            if not request.flag & FLAG_ONEWAY:
+            if not is_oneway:
                 answers.append(json_frame(COMMITTED, (request.opaque,)))
         if place is not None and count:
             self._note_seen(place[1], connection)

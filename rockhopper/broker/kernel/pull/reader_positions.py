@@ -109,10 +109,17 @@ class ReaderPositions(Part):
         An explicit offset is always accepted, except from a reader that does not know of a purge.
         """
         known = self._get_known(peer)
-        key = group, topic, queue_id
-        if key in known.checked or (is_explicit and key not in known.purged):
+        if (group, topic, queue_id) in known.checked:
+            return True
+        if is_explicit and (group, topic, queue_id) not in known.purged:
             return True
         return self._limit(known, peer, group, topic, queue_id, offset) is None
+
+    def accepts_explicit(self, peer: Peer, group: str, topic: str, queue_id: int) -> bool:
+        """Return whether ``may_commit`` accepts every explicit offset of this reader."""
+        known = self._get_known(peer)
+        key = group, topic, queue_id
+        return key in known.checked or key not in known.purged
 
     def claim(self, peer: Peer, group: str, topic: str, queue_id: int) -> None:
         """Accept the positions of a reader that has compared histories."""
