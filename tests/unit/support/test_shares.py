@@ -25,7 +25,7 @@ def test_each_module_has_one_share_and_shares_are_alike() -> None:
 
 def test_a_group_stays_together_and_spark_weighs_more() -> None:
     pages = [("tests/unit/docs/test_a.py", 30), ("tests/unit/docs/operations/test_b.py", 30)]
-    spark = [("tests/pipeline/test_c_in_spark.py", 2), ("tests/pipeline/test_d_in_spark.py", 2)]
+    spark = [("tests/pipeline/test_c_in_spark.py", 8), ("tests/pipeline/test_d_in_spark.py", 8)]
     dealt = deal([*pages, *spark, ("tests/unit/test_e.py", 10)], 2)
     assert dealt == {SPARK: 0, "the pages": 1, "tests/unit/test_e.py": 1}
     assert group("tests/unit/test_e.py") == "tests/unit/test_e.py"
