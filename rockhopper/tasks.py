@@ -1,10 +1,11 @@
 """All tasks of client and broker start here, so that none ends unnoticed.
 
-    start_task          the caller awaits it, and gets its exception
-    run_in_background   not awaited: its failure is logged, and its owner is notified
-    keep_running        the same, and it restarts after a failure
-    run_apart           application code, in a task and a context of its own
-    leave_behind        for code that swallows its cancellation: nothing waits for it any more
+    start_task             the caller awaits it, and gets its exception
+    run_in_background      not awaited: its failure is logged, and its owner is notified
+    keep_running           the same, and it restarts after a failure
+    run_apart              application code, in a task and a context of its own
+    leave_behind           for code that swallows its cancellation: nothing waits for it any more
+    gather_some_at_a_time  for many requests, of which a few run at a time
 
 A task may end because its work is done, or because `end_tasks` has cancelled it. Everything else is
 a failure, including a cancellation by other code of the process.
@@ -24,6 +25,7 @@ _P = ParamSpec("_P")
 _Result = TypeVar("_Result")
 OnFailure = Callable[[BaseException], object]
 
+AT_A_TIME = 32
 _RESTART_PAUSE_S = 1.0
 # A program that ends cancels all tasks: if the loop has stopped by then, nothing is reported.
 _REPORT_AFTER_S = 0.1
@@ -204,3 +206,16 @@ def _report_cancelled(task: asyncio.Task[Any], what: str, on_failure: OnFailure 
     log.error("%s has ended: other code of this process has cancelled its task", what)
     if on_failure is not None:
         on_failure(asyncio.CancelledError(f"other code of this process has cancelled {what}"))
+
+
+async def gather_some_at_a_time(
+    asked: Iterable[Awaitable[_Result]], at_a_time: int = AT_A_TIME
+) -> list[_Result]:
+    """Return the results of many requests in order, with a limit on how many run at a time."""
+    slots = asyncio.Semaphore(at_a_time)
+
+    async def run(each: Awaitable[_Result]) -> _Result:
+        async with slots:
+            return await each
+
+    return list(await asyncio.gather(*(run(each) for each in asked)))

@@ -13,8 +13,9 @@ from tests.interop import maven
 from tests.interop.apache import PROJECT
 from tests.interop.maven import QUICK_JVM
 from tests.interop.processes import LineProcess, ProcessError
+from tests.support.hang import HANG_S
 
-ANSWER_TIMEOUT_S = 150.0
+ANSWER_TIMEOUT_S = HANG_S
 
 
 class JavaClientError(Exception):

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.interop.processes import LineProcess
+from tests.support.hang import HANG_S
 from tests.support.one_at_a_time import one_at_a_time
 
 PROJECT = Path(__file__).parent / "node"
-ANSWER_TIMEOUT_S = 120.0
+ANSWER_TIMEOUT_S = HANG_S
 
 
 class NodeError(Exception):

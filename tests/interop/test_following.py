@@ -19,6 +19,7 @@ from tests.interop.java_client import JavaClient
 from tests.interop.reading import read_topic
 from tests.interop.rockhopper import RockhopperServer
 from tests.support.direct import ask, send_fields
+from tests.support.hang import HANG_S
 
 pytestmark = pytest.mark.interop
 
@@ -32,7 +33,6 @@ FILES = {
 MASTER = {**FILES, "brokerRole": "ASYNC_MASTER", "brokerName": "shared"}
 TOPICS = ("Plain:3", "Batches:2:queue.type=BatchCQ")
 GROUP = "readers"
-TIMEOUT_S = 120.0
 
 
 class Migration:
@@ -133,7 +133,7 @@ def files_of(directory: Path) -> dict[str, bytes]:
 
 
 async def until(look: Callable[[], Any], is_right: Callable[[Any], bool]) -> None:
-    deadline_s = time.monotonic() + TIMEOUT_S
+    deadline_s = time.monotonic() + HANG_S
     while not is_right(found := await look()):
         assert time.monotonic() < deadline_s, found
         await asyncio.sleep(0.1)
@@ -143,7 +143,7 @@ async def consume(nameserver: str, count: int) -> list[bytes]:
     """Consume so many messages of Plain, commit, and leave."""
     found = []
     async with Consumer(GROUP, "Plain", nameserver=nameserver) as consumer:
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(HANG_S):
             async for message in consumer:
                 found.append(message.body)
                 if len(found) == count:

@@ -14,6 +14,7 @@ from tests.interop import node
 from tests.interop.apache import ApacheServer
 from tests.interop.conftest import Server
 from tests.interop.java_client import JavaClient
+from tests.support.hang import HANG_S
 
 pytestmark = pytest.mark.interop
 
@@ -22,7 +23,6 @@ Start = Callable[[dict[str, object]], Awaitable[dict[str, Any]]]
 
 QUEUES = 8
 PER_QUEUE = 50
-TIMEOUT_S = 120.0
 
 
 def _java_member(java: JavaClient) -> Start:
@@ -30,7 +30,7 @@ def _java_member(java: JavaClient) -> Start:
 
 
 async def _eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
+    async with asyncio.timeout(HANG_S):
         while not condition():  # noqa: ASYNC110  there is no event for it
             await asyncio.sleep(0.05)
 
@@ -69,7 +69,7 @@ async def _share_a_topic(nameserver: str, topic: str, start: Start) -> None:
         await _eventually(lambda: shares() == QUEUES)
         for queue in queues:
             await producer.send(topic, b"last", queue=queue)
-        async with has_come, asyncio.timeout(TIMEOUT_S):
+        async with has_come, asyncio.timeout(HANG_S):
             await has_come.wait_for(lambda: sum(m.body == b"last" for m in ours) == QUEUES)
 
     assert theirs["deliveries"] == foreign_count
@@ -124,7 +124,7 @@ async def test_apache_s_broker_takes_failed_messages_back_and_keeps_queues_in_or
         for number in range(10):
             await producer.send("MixedRetry", b"%d" % number)
         async with Consumer("retrying", "MixedRetry", nameserver=nameserver, handler=fail_once):
-            async with asyncio.timeout(TIMEOUT_S):
+            async with asyncio.timeout(HANG_S):
                 await done.wait()
     assert seen[-1] == (b"3", 1)
 

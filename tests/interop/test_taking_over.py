@@ -16,6 +16,7 @@ from tests.interop.conftest import Launcher, Server
 from tests.interop.processes import ProcessError
 from tests.interop.test_following import until
 from tests.support.direct import ask, send, send_fields
+from tests.support.hang import HANG_S
 from tests.support.popping import check_points, pop_fields
 
 pytestmark = pytest.mark.interop
@@ -27,7 +28,6 @@ SETTINGS = {
     "flushConsumerOffsetInterval": "300",
     "brokerClusterName": "DefaultCluster",
 }
-TIMEOUT_S = 120.0
 # So long that none is visible again by itself, however slow the machine is.
 INVISIBLE_MS = 3_600_000
 
@@ -75,7 +75,7 @@ class Popper:
     async def pop_until(self, wanted: set[bytes]) -> list[StoredMessage]:
         """Everything that comes until all of *wanted* have."""
         found: list[StoredMessage] = []
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(HANG_S):
             while not wanted <= {message.body for message in found}:
                 found += await self.pop(32, INVISIBLE_MS)
         return found

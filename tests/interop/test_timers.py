@@ -13,6 +13,7 @@ from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import decode_messages
 from tests.interop.conftest import Launcher, Server
 from tests.support.direct import ask, pull_fields, send_fields
+from tests.support.hang import HANG_S
 
 pytestmark = pytest.mark.interop
 
@@ -23,7 +24,6 @@ FILES = {
     "maxHashSlotNum": "1000",
     "maxIndexNum": "4000",
 }
-TIMEOUT_S = 120.0
 
 
 async def send_at(server: Server, body: bytes, after_ms: int) -> int:
@@ -31,7 +31,7 @@ async def send_at(server: Server, body: bytes, after_ms: int) -> int:
     due_ms = int(time.time() * 1000) + after_ms
     properties = f"UNIQ_KEY\x01{body.decode()}\x02TIMER_DELIVER_MS\x01{due_ms}\x02"
     fields = send_fields("Timed") | {"properties": properties}
-    async with asyncio.timeout(TIMEOUT_S):
+    async with asyncio.timeout(HANG_S):
         while True:
             answer = await ask(server.broker_address, RequestCode.SEND_MESSAGE, fields, body)
             if answer.code == ResponseCode.SUCCESS:
@@ -42,7 +42,7 @@ async def send_at(server: Server, body: bytes, after_ms: int) -> int:
 async def arrived(server: Server, bodies: set[bytes]) -> list[StoredMessage]:
     """Everything in the queue, once all of *bodies* are there."""
     messages: list[StoredMessage] = []
-    async with asyncio.timeout(TIMEOUT_S):
+    async with asyncio.timeout(HANG_S):
         while not bodies <= {message.body for message in messages}:
             fields = pull_fields("Timed", len(messages), suspend_ms=1000)
             answer = await ask(server.broker_address, RequestCode.PULL_MESSAGE, fields)

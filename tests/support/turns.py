@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.hang import PATIENT_MS
+from tests.support.hang import HANG_S
 
 _TURNS_AT_ONCE = 100
 _PAUSE_S = 0.002
-_PATIENCE_S = PATIENT_MS / 1000
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -32,7 +31,7 @@ async def until_logged(
     caplog: pytest.LogCaptureFixture,
     text: str,
     count: int = 1,
-    patience_s: float = _PATIENCE_S,
+    patience_s: float = HANG_S,
 ) -> None:
     """Let other tasks run until *text* was logged *count* times.
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.admin.group_states import GroupState, is_tools_group
-from rockhopper.client.admin.topic_stats import find_oldest_s, gather_some_at_a_time
+from rockhopper.client.admin.topic_stats import find_oldest_s
 from rockhopper.protocol.bodies.stats import LAG_UNKNOWN, GroupFigures
 from rockhopper.protocol.names import is_retry_topic
+from rockhopper.tasks import gather_some_at_a_time
 
 _BROADCASTING, _CLUSTERING = "BROADCASTING", "CLUSTERING"
 

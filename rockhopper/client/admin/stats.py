@@ -1,8 +1,7 @@
 """Statistics over all topics and groups, combined from all masters: `Admin.figures`."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Sequence
 
 from rockhopper.client.admin.group_states import ask_if_told, make_unreadable_error
 from rockhopper.client.errors import RequestRefusedError
@@ -25,8 +24,8 @@ from rockhopper.protocol.requests import (
     TopicRequest,
     encode_fields,
 )
+from rockhopper.tasks import gather_some_at_a_time
 
-_AT_ONCE = 32
 _TIMEOUT_S = 30.0
 _ANY = frozenset(
     int(code)
@@ -39,7 +38,6 @@ _ANY = frozenset(
     )
 )
 _NOT_IN_ONE = frozenset({ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.NO_PERMISSION})
-_Found = TypeVar("_Found")
 
 
 class StatsReader:
@@ -112,7 +110,7 @@ class StatsReader:
                 continue
             group = groups.setdefault(name, GroupFigures(name, topics=[]))
             _add_progress(topics[topic], group, {int(q): int(at) for q, at in queues.items()}, ends)
-        members = await _gather_some_at_a_time(self._members(address, name) for name in groups)
+        members = await gather_some_at_a_time(self._members(address, name) for name in groups)
         for group, connection in zip(groups.values(), members, strict=True):
             if connection is not None:
                 _set_members(group, connection)
@@ -122,7 +120,7 @@ class StatsReader:
         self, address: str, names: Sequence[str]
     ) -> tuple[dict[str, TopicFigures], dict[str, dict[int, tuple[int, int]]]]:
         """Return the topics, and for each the smallest and largest offset of its queues."""
-        stats = await _gather_some_at_a_time(self._stats(address, name) for name in names)
+        stats = await gather_some_at_a_time(self._stats(address, name) for name in names)
         topics: dict[str, TopicFigures] = {}
         ends: dict[str, dict[int, tuple[int, int]]] = {}
         for name, table in zip(names, stats, strict=True):
@@ -207,13 +205,3 @@ def merge_figures(found: Sequence[Figures]) -> Figures:
         sorted(topics.values(), key=lambda topic: topic.name),
         sorted(groups.values(), key=lambda group: group.name),
     )
-
-
-async def _gather_some_at_a_time(asked: Iterable[Awaitable[_Found]]) -> list[_Found]:
-    slots = asyncio.Semaphore(_AT_ONCE)
-
-    async def one(each: Awaitable[_Found]) -> _Found:
-        async with slots:
-            return await each
-
-    return list(await asyncio.gather(*(one(each) for each in asked)))

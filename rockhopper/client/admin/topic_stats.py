@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -19,24 +19,13 @@ from rockhopper.protocol.bodies.topics import GroupList
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.requests import TopicStatsRequest, encode_fields
+from rockhopper.tasks import gather_some_at_a_time
 
-AT_ONCE = 32
+_Found = TypeVar("_Found")
 LAGS_LOOKED_INTO_MAX = 128
 _THERE_OR_NOT = frozenset(
     (int(ResponseCode.SUCCESS), int(ResponseCode.SYSTEM_ERROR), int(ResponseCode.TOPIC_NOT_EXIST))
 )
-_Found = TypeVar("_Found")
-
-
-async def gather_some_at_a_time(asked: Iterable[Awaitable[_Found]]) -> list[_Found]:
-    """Return the results of many requests, with a limit on how many run at a time."""
-    slots = asyncio.Semaphore(AT_ONCE)
-
-    async def one(each: Awaitable[_Found]) -> _Found:
-        async with slots:
-            return await each
-
-    return list(await asyncio.gather(*(one(each) for each in asked)))
 
 
 class _RateWindow(msgspec.Struct):

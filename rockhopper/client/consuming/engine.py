@@ -139,7 +139,7 @@ class ConsumerEngine:
                 log.debug("topics could not be looked up, will retry: %s", error)
 
     def is_named(self, topic: str) -> bool:
-        """See rebalancing.Whole."""
+        """See RebalancedConsumer."""
         return topic in self._named
 
     async def start(self) -> None:
@@ -192,15 +192,15 @@ class ConsumerEngine:
         self.assignment.pauses_changed()
 
     def fetched(self, held: ProcessQueue) -> None:
-        """See fetching.Listener."""
+        """See FetchListener."""
         self.handout.offer(held)
 
     def moved(self, held: ProcessQueue) -> None:
-        """See fetching.Listener."""
+        """See FetchListener."""
         self.assignment.commit_soon(held)
 
     def refused(self, held: ProcessQueue, error: RequestRefusedError) -> None:
-        """See fetching.Listener."""
+        """See FetchListener."""
         topic = held.queue.topic
         if topic == self.settings.retry_topic:
             return
@@ -211,12 +211,12 @@ class ConsumerEngine:
             log.warning("topic %s matches a pattern but cannot be read: %s", topic, error)
 
     def unknown(self, held: ProcessQueue) -> None:
-        """See fetching.Listener."""
+        """See FetchListener."""
         self.session.routes.forget(held.queue.topic)
         self.rebalancer.soon()
 
     def forbidden(self, error: ClientError) -> None:
-        """See rebalancing.Whole.
+        """See RebalancedConsumer.
 
         An unaccepted signature does not stop the consumer while a new one may still be loaded.
         """
@@ -233,7 +233,7 @@ class ConsumerEngine:
         self.handout.fail(error)
 
     async def ask_why(self, route: TopicRoute) -> None:
-        """See rebalancing.Whole. Sends one pull, because heartbeats do not report the reason."""
+        """See RebalancedConsumer. Sends one pull, because heartbeats do not report the reason."""
         if self._has_asked_why or not route.read_queues:
             return
         try:

@@ -34,12 +34,13 @@ import pytest
 
 from tests.interop import maven
 from tests.interop.processes import LineProcess
+from tests.support.hang import HANG_S
 from tests.support.one_at_a_time import one_at_a_time
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 BUILT = ROOT / "build" / "interop-grpc"
-ANSWER_TIMEOUT_S = 200.0
+ANSWER_TIMEOUT_S = HANG_S
 
 PYTHON_CLIENT = "rocketmq-python-client==5.1.2"
 

@@ -17,10 +17,11 @@ from itertools import islice
 from typing import NamedTuple
 
 from rockhopper.broker.gateways.console.bodies import preview
-from rockhopper.client.admin.topic_stats import QueueFigures, gather_some_at_a_time
+from rockhopper.client.admin.topic_stats import QueueFigures
 from rockhopper.client.consuming.pulling import GroupPuller
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
+from rockhopper.tasks import gather_some_at_a_time
 
 PAGE_SIZE = 25
 QUEUES_READ_MAX = 32

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 from rockhopper.broker.gateways.console.cache import ResultCache
 from rockhopper.client.admin.admin import Admin
-from rockhopper.client.admin.topic_stats import gather_some_at_a_time
 from rockhopper.client.errors import ClientError
 from rockhopper.client.network.addresses import BrokerAddress, split_address
 from rockhopper.protocol.addresses import is_loopback
+from rockhopper.tasks import gather_some_at_a_time
 
 
 async def explain_refusal(admin: Admin, host: str, kept: ResultCache) -> str:

@@ -1,7 +1,7 @@
 """EngineActions: performs the machine's requests to the engine, and the last ones of a process.
 
 A request runs beside others, so the machine may have another role when the answer arrives. The
-lease counts from the time at which a renewal was requested, so the machine is told that time.
+lease counts from the time at which a renewal was requested, so the machine receives that time.
 """
 
 import asyncio

@@ -59,7 +59,7 @@ def test_each_part_checks_its_own_numbers(part: type, field: str, key: str) -> N
         part(**{field: 0})
 
 
-def test_a_change_reaches_whoever_keeps_the_part_of_its_owner() -> None:
+def test_a_change_reaches_the_parts_of_the_settings() -> None:
     config = build_config({"popInflightMessageThreshold": "5"})
     kept = (config.live, config.pull, config.pop, config.transactions, config.store.live)
     changes = {

@@ -9,12 +9,11 @@ from rockhopper.broker.app import Broker
 from rockhopper.client import Consumer, Producer
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.admin.topic_stats import (
-    AT_ONCE,
     TopicReader,
-    gather_some_at_a_time,
     measure_lag_seconds,
 )
 from rockhopper.client.consuming.pulling import GroupPuller
+from rockhopper.tasks import AT_A_TIME, gather_some_at_a_time
 
 
 @pytest.fixture
@@ -47,7 +46,7 @@ async def test_only_some_requests_are_under_way_at_a_time() -> None:
         return number
 
     assert await gather_some_at_a_time(map(one, range(100))) == list(range(100))
-    assert most == AT_ONCE
+    assert most == AT_A_TIME
 
 
 @pytest.mark.parametrize("is_new", [False, True])

@@ -23,7 +23,7 @@ def test_there_has_to_be_an_archive(tmp_path: Path) -> None:
 
 def test_a_file_that_was_planned_is_where_it_was_or_aside_or_gone(tmp_path: Path) -> None:
     path, aside = tmp_path / NAME, tmp_path / REPLACED_DIRECTORY / "run-00000002" / NAME
-    assert find_kept_path(str(path)) == str(path)  # no archive: whoever opens it says so
+    assert find_kept_path(str(path)) == str(path)  # no archive: opening it fails
     (tmp_path / CURRENT_FILE).parent.mkdir()
     (tmp_path / CURRENT_FILE).touch()
     with pytest.raises(PipelineError, match=r"merged with others or expired: .*another --id"):

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from rockhopper.broker.gateways.console.browsing import line
 from rockhopper.broker.gateways.console.visit import Moved, TemplatePage, Visit, WrongInput, number
 from rockhopper.broker.users.access import Action, ResourceKind
-from rockhopper.client.admin.topic_stats import gather_some_at_a_time
 from rockhopper.client.errors import ClientError
 from rockhopper.protocol.names import DLQ_PREFIX, dlq_topic, is_dlq_topic, retry_topic
+from rockhopper.tasks import gather_some_at_a_time
 
 GROUPS_MAX = 200
 LETTERS_SHOWN_MAX = 50

@@ -20,11 +20,12 @@ from rockhopper.broker.gateways.console.visit import (
 from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.client.admin.admin_groups import Target, describe_target, sum_moves
 from rockhopper.client.admin.group_states import REQUEUE_GROUP, GroupState
-from rockhopper.client.admin.topic_stats import gather_some_at_a_time, measure_lag_seconds
+from rockhopper.client.admin.topic_stats import measure_lag_seconds
 from rockhopper.client.errors import ClientError
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.bodies.stats import GroupFigures
 from rockhopper.protocol.names import is_dlq_topic, is_retry_topic, is_system_group
+from rockhopper.tasks import gather_some_at_a_time
 
 PAGE_SIZE = 25
 QUEUES_SHOWN_MAX = 100

@@ -10,7 +10,6 @@ from rockhopper.client.admin.group_states import QueueLag
 from rockhopper.client.admin.topic_stats import (
     TopicFigures,
     TopicReader,
-    gather_some_at_a_time,
     measure_lag_seconds,
 )
 from rockhopper.client.errors import ClientError
@@ -22,6 +21,7 @@ from rockhopper.protocol.names import (
     is_system_topic,
     reply_topic,
 )
+from rockhopper.tasks import gather_some_at_a_time
 
 PAGE_SIZE = 50
 GROUPS_SHOWN_MAX = 50

@@ -43,7 +43,7 @@ class Rig:
         self.state = SetState(1, me, frozenset({me}), 1)
 
     async def perform(self, action: EngineAction) -> tuple[Any, ...]:
-        """Return what the machine is told."""
+        """Return the calls of the machine."""
 
         def note(name: str) -> Any:
             return lambda *answer: self.answers.append((name, *answer))

@@ -1,4 +1,4 @@
-"""Which connections are closed, and when; what a client is told without asking."""
+"""Which connections are closed, and when; the notices that a client gets."""
 
 from collections.abc import Callable
 from typing import cast
