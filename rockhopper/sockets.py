@@ -28,6 +28,7 @@ from aiohappyeyeballs import AddrInfoType, start_connection
 NEXT_ADDRESS_DELAY_S = 0.25
 # A hanging resolver must not block a caller that only checks whether a name has moved.
 _LOOK_UP_TIMEOUT_S = 1.0
+_ACCEPTING_TURNS = 4
 _IPV6 = 6
 _LINK_LOCAL = IPv6Address("fe80::").packed[:2]
 # Addresses for documentation: connecting a datagram socket sends nothing to them.
@@ -148,6 +149,27 @@ def find_own_host() -> str:
 _not_for_children: dict[int, int] = {}
 _KEPT_MIN = 1024
 _looked_through_at = _KEPT_MIN
+
+
+def stop_accepting(server: asyncio.Server) -> None:
+    """Accept no more connections; connecting peers wait until *server* is closed."""
+    for each in server.sockets:
+        if each.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(each.fileno())
+
+
+async def close_server(server: asyncio.Server) -> None:
+    """Stop listening; the protocols of all accepted connections know their transports after this.
+
+    asyncio loses a connection if its server is closed between the iterations of the loop that
+    accept it and make its transport: nothing closes such a connection, and its peer waits forever.
+    """
+    stop_accepting(server)
+    try:
+        for _ in range(_ACCEPTING_TURNS):
+            await asyncio.sleep(0)
+    finally:
+        server.close()
 
 
 def close_in_children(owner: asyncio.BaseTransport | socket.socket) -> None:

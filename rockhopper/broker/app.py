@@ -550,7 +550,7 @@ class Broker(BrokerCore, StoreListener):
         await self._passing_on.drain(self.config.replication.drain_ms / 1000)
 
     async def _stop_serving(self) -> None:
-        self.servers.stop_listening()
+        await self.servers.stop_listening()
         self.parts.stop()
         await self.servers.unregister()
         if self.store.failure is None and self.member is None:

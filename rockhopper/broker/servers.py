@@ -283,13 +283,13 @@ class Servers(AccountListener):
         if master is not None:
             await master.close()
 
-    def stop_listening(self) -> None:
+    async def stop_listening(self) -> None:
         """Accept no more connections for clients."""
-        self.remoting.stop_listening()
+        await self.remoting.stop_listening()
         if self.name_service is not None:
-            self.name_service.server.stop_listening()
+            await self.name_service.server.stop_listening()
         if self.grpc is not None:
-            self.grpc.stop_listening()
+            await self.grpc.stop_listening()
 
     # The connections.
 

@@ -11,6 +11,7 @@ from typing import Any, Self
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.ha_frames import HaFrame, encode_ha_frame
+from rockhopper.sockets import close_server
 from tests.support.fake_server import FakeServer
 from tests.support.turns import until
 from tests.support.written_logs import WrittenLog
@@ -67,7 +68,7 @@ class ClassicMaster:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._ha.close()
+        await close_server(self._ha)
         self.drop()
         await until(lambda: not self._peers)
         await self.server.__aexit__()

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from rockhopper.sockets import close_server
+
 Json = dict[str, Any]
 
 LOST = b""
@@ -74,7 +76,7 @@ class FakeEtcd:
 
     async def __aexit__(self, *_: object) -> None:
         for endpoint in list(self._servers):
-            self.stop(endpoint)
+            await self.stop(endpoint)
         await asyncio.sleep(0)
         for task in list(self._tasks):
             task.cancel()
@@ -88,9 +90,9 @@ class FakeEtcd:
         self._servers[f"{host}:{port}"] = server
         return f"{host}:{port}"
 
-    def stop(self, endpoint: str) -> None:
+    async def stop(self, endpoint: str) -> None:
         """Accept no more connections at this endpoint."""
-        self._servers.pop(endpoint).close()
+        await close_server(self._servers.pop(endpoint))
 
     def fail(self, path: str, answer: bytes | None, *, is_done: bool = True) -> None:
         """Make the next request of that kind fail."""

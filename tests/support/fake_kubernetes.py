@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
+from rockhopper.sockets import close_server
 from tests.support.fake_etcd import LOST, Fault, plain
 
 Json = dict[str, Any]
@@ -59,7 +60,7 @@ class FakeKubernetes:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._server.close()
+        await close_server(self._server)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

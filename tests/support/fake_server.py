@@ -8,6 +8,7 @@ from typing import Self
 from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE
 from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.frame import FrameDecoder
+from rockhopper.sockets import close_server
 
 Answer = Command | None
 Handler = Callable[[Command], Answer | Awaitable[Answer]]
@@ -38,14 +39,14 @@ class FakeServer:
         for task in list(self.answering):
             task.cancel()
         await asyncio.gather(*self.answering, return_exceptions=True)
-        self.stop_listening()
+        await self.stop_listening()
         self.drop_connections()
         for peer in list(self.connections):
             await peer.gone
 
-    def stop_listening(self) -> None:
+    async def stop_listening(self) -> None:
         if self._server is not None:
-            self._server.close()
+            await close_server(self._server)
 
     @property
     def address(self) -> str:

@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+from rockhopper.sockets import close_server
+
 Take = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -24,6 +26,6 @@ async def listening(take: Take, host: str = "127.0.0.1", port: int = 0) -> Async
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
-        server.close()
+        await close_server(server)
         for writer in writers:
             writer.transport.abort()

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from rockhopper.protocol.addresses import split_address
+from rockhopper.sockets import close_server
 
 
 class LossyProxy:
@@ -26,7 +27,7 @@ class LossyProxy:
         try:
             yield self
         finally:
-            server.close()
+            await close_server(server)
             for task in list(self._tasks):
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)

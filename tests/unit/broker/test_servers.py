@@ -54,7 +54,7 @@ async def test_connections_are_counted_by_port(broker: Broker) -> None:
 
 async def test_nobody_connects_once_they_listen_no_more(broker: Broker) -> None:
     await send(broker.address, "orders", b"hello")
-    broker.servers.stop_listening()
+    await broker.servers.stop_listening()
     with pytest.raises(ConnectionRefusedError):
         await route(broker.nameserver, "orders")
     with pytest.raises(ConnectionRefusedError):

@@ -1,7 +1,7 @@
 """Producer: what goes out, when it is tried again, what comes back."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -183,7 +183,7 @@ async def test_when_every_broker_refuses_the_last_error_remembers_the_others(
 async def test_a_broker_that_is_down_is_passed_over(
     producer: Producer, first: FakeServer, second: FakeServer
 ) -> None:
-    first.stop_listening()
+    await first.stop_listening()
     first.drop_connections()
     names = {(await producer.send("orders", b"x")).queue.broker_name for _ in range(8)}
     assert names == {"b"}
@@ -356,14 +356,14 @@ async def test_gathered_sends_survive_a_broker_that_dies_in_between(
 ) -> None:
     answered = 0
 
-    def answer_a_few(request: Command) -> Command | None:
+    async def die() -> None:
+        await first.stop_listening()
+        first.drop_connections()
+
+    def answer_a_few(request: Command) -> Command | Awaitable[None]:
         nonlocal answered
         answered += 1
-        if answered < 5:
-            return stored()(request)
-        first.stop_listening()
-        first.drop_connections()
-        return None
+        return stored()(request) if answered < 5 else die()
 
     first.on(310, answer_a_few)
     bodies = [b"%d" % number for number in range(100)]

@@ -116,9 +116,9 @@ class GrpcGateway:
             if connection.identity.user == user:
                 connection.abort("its user was changed or deleted")
 
-    def stop_listening(self) -> None:
+    async def stop_listening(self) -> None:
         """Accept no more connections; open calls are answered."""
-        self.server.stop_listening()
+        await self.server.stop_listening()
 
     async def close(self) -> None:
         """Close every connection."""

@@ -50,18 +50,18 @@ class GrpcServer(OpenConnections[GrpcConnection]):
         self._listeners.append(listener)
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_INTERVAL_S, self._sweep)
 
-    def stop_listening(self) -> None:
+    async def stop_listening(self) -> None:
         """Accept no more connections, and no more calls on open ones."""
         self._is_closing = True
-        for listener in self._listeners:
-            listener.close()
+        for listener in list(self._listeners):
+            await listener.stop()
         self._listeners.clear()
         for connection in list(self.connections):
             connection.leave()
 
     async def close(self) -> None:
         """Close every connection after sending the queued data."""
-        self.stop_listening()
+        await self.stop_listening()
         if self._sweeper is not None:
             self._sweeper.cancel()
         for task in list(self._tasks):

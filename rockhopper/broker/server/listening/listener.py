@@ -31,7 +31,7 @@ from rockhopper.broker.server.listening.proxy_protocol import ProxyProtocol
 from rockhopper.broker.server.listening.socket_names import socket_address
 from rockhopper.broker.server.listening.tls import Tls
 from rockhopper.protocol.addresses import join_address
-from rockhopper.sockets import close_in_children
+from rockhopper.sockets import close_in_children, close_server, stop_accepting
 from rockhopper.tasks import run_in_background
 
 log = structlog.get_logger("broker.listener")
@@ -39,8 +39,6 @@ log = structlog.get_logger("broker.listener")
 BACKLOG = 1024
 ACCEPTED_PER_TURN = 32
 ACCEPT_AGAIN_S = 1.0
-ACCEPTING_TURNS = 4
-"""After this many iterations of the loop, the protocol of an accepted connection knows it."""
 
 Factory = Callable[[Caller], asyncio.BaseProtocol]
 """Makes the protocol of a connection."""
@@ -125,31 +123,21 @@ class Listener:
         loop.add_reader(self._bound.fileno(), self._accept)
 
     def stop_accepting(self) -> None:
-        """Stop accepting; connecting peers wait until the port is closed, arriving ones continue.
-
-        asyncio loses a connection that it has accepted if its listener is closed in that iteration.
-        """
+        """Accept no more: connecting peers wait until the port closes, arriving ones continue."""
         if self._again is not None:
             self._again.cancel()
             self._again = None
-        sockets = [self._bound] if self._plain is None else self._plain.sockets
-        for each in sockets:
-            if each.fileno() >= 0:
-                asyncio.get_running_loop().remove_reader(each.fileno())
+        if self._plain is not None:
+            stop_accepting(self._plain)
+        elif self._bound.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self._bound.fileno())
 
     async def stop(self) -> None:
-        """Close the port; the protocols of the connections accepted just before can close these."""
-        self.stop_accepting()
-        for _ in range(ACCEPTING_TURNS):
-            await asyncio.sleep(0)
-        self.close()
-
-    def close(self) -> None:
         """Close the port and all arriving connections."""
-        if self._plain is not None:
-            self._plain.close()
-            return
         self.stop_accepting()
+        if self._plain is not None:
+            await close_server(self._plain)
+            return
         self._bound.close()
         for arrival in list(self._arrivals):
             arrival.close("")

@@ -119,10 +119,12 @@ class HttpServer:
         self._listener = listener
 
     async def close(self) -> None:
-        """Stop listening and cancel the responses in progress."""
+        """Stop listening, cancel the responses in progress and drop incomplete requests."""
         if self._listener is not None:
-            self._listener.close()
+            await self._listener.stop()
             self._listener = None
+        for connection in list(self.connections):
+            connection.abort()
         for task in list(self._tasks):
             end_task(task)
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -243,6 +245,10 @@ class _HttpServerConnection(asyncio.Protocol):
         """Drop these bytes, and close at once."""
         log.info("connection closed", peer=self._host, reason=reason)
         self._received.clear()
+        self.abort()
+
+    def abort(self) -> None:
+        """Close at once."""
         if self._transport is not None:
             self._transport.abort()
 

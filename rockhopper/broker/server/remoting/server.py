@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from rockhopper.broker.server.listening.caller import DIRECT, Caller
 from rockhopper.broker.server.listening.connections import OpenConnections
-from rockhopper.broker.server.listening.listener import ACCEPTING_TURNS, OPEN, Gate, Listener
+from rockhopper.broker.server.listening.listener import OPEN, Gate, Listener
 from rockhopper.broker.server.listening.unfinished import UNKNOWN_BYTES_MAX, Unfinished
 from rockhopper.broker.server.loop.fair_scheduler import FairScheduler
 from rockhopper.broker.server.remoting.connection import FrameHandler, RemotingConnection
@@ -15,6 +15,7 @@ from rockhopper.broker.users.guard import guard_of
 from rockhopper.broker.users.peer import USERS
 from rockhopper.protocol.errors import MalformedFrameError
 from rockhopper.protocol.signing import ACCESS_KEY
+from rockhopper.tasks import run_in_background
 
 UNREAD_BYTES_MAX = 64 << 20
 UNREAD_BYTES_MAX_ALL = 512 << 20
@@ -145,16 +146,17 @@ class Server(OpenConnections[RemotingConnection]):
         if self._sweeper is not None:
             self._sweeper.cancel()
 
-    def stop_listening(self) -> None:
+    async def stop_listening(self) -> None:
         """Accept no more connections; open ones stay."""
-        for open_port in self._open_ports:
-            open_port.listener.close()
+        for open_port in list(self._open_ports):
+            await open_port.listener.stop()
         self._open_ports.clear()
 
     def begin_to_close(self) -> None:
         """Stop listening, and close every connection after its queued data is sent."""
         self._is_closing = True
-        self.stop_listening()
+        if self._open_ports:
+            run_in_background(self.stop_listening(), "closing a port")
         if self._sweeper is not None:
             self._sweeper.cancel()
         for connection in list(self.connections):
@@ -163,10 +165,7 @@ class Server(OpenConnections[RemotingConnection]):
     async def close(self) -> None:
         """Stop listening and close every connection, after sending queued data."""
         self._is_closing = True
-        for open_port in self._open_ports:
-            open_port.listener.stop_accepting()
-        for _ in range(ACCEPTING_TURNS):
-            await asyncio.sleep(0)
+        await self.stop_listening()
         self.begin_to_close()
         await self.all_gone(CLOSE_TIMEOUT_S)
 

@@ -59,7 +59,7 @@ async def test_a_broker_without_a_master_is_not_known(peers: PeerBrokers, name: 
 async def test_a_broker_or_name_service_that_is_away_is_named(
     tmp_path: Path, peers: PeerBrokers, broker: FakeServer
 ) -> None:
-    broker.stop_listening()
+    await broker.stop_listening()
     broker.drop_connections()
     with pytest.raises(UnreachableError, match="broker a does not answer"):
         await peers.ask("a", 30, {"queueId": "0"})

@@ -141,7 +141,7 @@ async def test_between_calls_it_says_nothing_of_a_name_service_that_is_away(
 ) -> None:
     async with Admin(name_service.address) as admin:
         await admin.route("orders")
-        name_service.stop_listening()
+        await name_service.stop_listening()
         name_service.drop_connections()
         await admin.session.keep_up_once()
         with pytest.raises(BrokerUnreachableError):

@@ -67,7 +67,7 @@ async def test_who_leads_in_place_of_a_lost_broker_is_greeted_at_the_next_look(
         reachability.start()
         await lost.wait_for(34)
         names.on(106, lambda request: Command(0, body=cluster(other.address)))
-        lost.stop_listening()
+        await lost.stop_listening()
         lost.drop_connections()
         await other.wait_for(34)
         await reachability.close()

@@ -188,7 +188,7 @@ async def test_a_route_stays_while_the_name_service_is_down_or_has_forgotten_it(
     known.clear()
     await routes.refresh()
     assert await routes.route("orders") is before
-    name_service.stop_listening()
+    await name_service.stop_listening()
     name_service.drop_connections()
     await routes.refresh()
     assert await routes.route("orders") is before
@@ -303,7 +303,7 @@ async def test_a_name_service_that_is_away_leaves_a_route_as_it_was(
     name_service.serve_routes({"orders": led_by(1)})
     routes = table(pool, name_service.address)
     before = await routes.route("orders")
-    name_service.stop_listening()
+    await name_service.stop_listening()
     name_service.drop_connections()
     assert await routes.renew("orders") is before
 

@@ -152,7 +152,7 @@ async def test_a_slave_that_cannot_be_reached_holds_nothing_up(
     broker: FakeBroker, slave: FakeServer, session: Session
 ) -> None:
     with_slave(broker, slave)
-    slave.stop_listening()
+    await slave.stop_listening()
     session.consumers["billing"] = ConsumerData("billing")
     await session.routes.route("orders")
     await session.keep_up_once()
@@ -169,6 +169,6 @@ async def test_a_broker_that_breaks_or_does_not_lead_is_looked_up_at_once(
         await session.request(slave.address, RequestCode.GET_MAX_OFFSET, {})
     await broker.wait_for(105, 2)
     await until(lambda: session.routes.known("orders") is not None)
-    slave.stop_listening()
+    await slave.stop_listening()
     slave.drop_connections()
     await broker.wait_for(105, 3)

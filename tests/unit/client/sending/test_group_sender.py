@@ -143,7 +143,7 @@ async def test_a_broker_that_is_away_is_waited_for_until_the_time_is_up(
     producer: Producer, server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await producer.queues("orders")
-    server.stop_listening()
+    await server.stop_listening()
     server.drop_connections()
     clock = HeldClock(monkeypatch)
     sending = asyncio.create_task(producer.send(numbered(0), timeout_s=1))

@@ -187,8 +187,8 @@ async def test_a_send_outlives_the_master_that_is_killed_under_it(
     new: FakeServer,
     queue: MessageQueue | None,
 ) -> None:
-    def die(request: Command) -> None:
-        old.stop_listening()
+    async def die(request: Command) -> None:
+        await old.stop_listening()
         old.drop_connections()
 
     old.on(310, die)

@@ -29,7 +29,7 @@ async def test_a_port_that_closes_answers_what_it_was_asked(
     client.ask_for("ReceiveMessage", receiving("t"))
     # The library takes GOAWAY for the end of everything.
     client.pipe.on_written = lambda: None
-    served.gateway.stop_listening()
+    await served.gateway.stop_listening()
     assert connected(served).is_closed
     pop_of(served).polling.close()
     await served.gateway.close()

@@ -1,7 +1,6 @@
 """Who is let in on the HA port, and what the others are told."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -55,17 +54,19 @@ class Master:
 
 
 @asynccontextmanager
-async def a_master(facts: SetFacts = FACTS) -> AsyncIterator[Master]:
-    master = Master(facts)
-    with contextlib.closing(await master.open()):
+async def a_master(facts: SetFacts = FACTS, gate: Gate = OPEN) -> AsyncIterator[Master]:
+    master = Master(facts, gate)
+    listener = await master.open()
+    try:
         yield master
+    finally:
+        await listener.stop()
 
 
 async def test_replicas_talk_with_tls_where_it_is_set(tmp_path: Path) -> None:
     pair = Authority(tmp_path).issue()
     config = TlsConfig(mode=TlsMode.ENFORCING, certificate=pair.certificate, key=pair.key)
-    master = Master(FACTS, gate_of(config, tmp_path))
-    with contextlib.closing(await master.open()):
+    async with a_master(FACTS, gate_of(config, tmp_path)) as master:
         link = await Links(FACTS, outgoing=Outgoing(config)).greet(master.address, lambda: HELLO)
         assert await master.results.get() == HELLO
         link.close()

@@ -1,6 +1,7 @@
 """One port: TLS and plain side by side, and nobody on it holds up the others."""
 
 import asyncio
+import contextlib
 import errno
 import ipaddress
 import itertools
@@ -51,7 +52,7 @@ async def listen() -> AsyncIterator[Listen]:
 
     yield on
     for each in opened:
-        each.close()
+        await each.stop()
 
 
 @pytest.fixture
@@ -98,9 +99,23 @@ async def test_without_tls_the_loops_own_listener_serves(listen: Listen) -> None
     port = opened.port
     assert (await said(port, None))[0] == b"hi False\n"
     opened.stop_accepting()
-    opened.close()
+    await opened.stop()
     with pytest.raises(ConnectionRefusedError):
         await said(port, None)
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_connection_accepted_as_the_port_closes_is_not_lost(
+    listen: Listen, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    opened = await listen(OPEN)
+    monkeypatch.setattr(Echo, "connection_made", lambda _, transport: transport.abort())
+    with socket.create_connection(("127.0.0.1", opened.port), timeout=HANG_S) as peer:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await opened.stop()
+        with contextlib.suppress(ConnectionResetError):
+            assert await asyncio.to_thread(peer.recv, 1) == b""
 
 
 async def test_a_proxy_says_whose_connection_it_is(listen: Listen) -> None:
@@ -138,7 +153,7 @@ async def test_silent_ones_and_half_handshakes_hold_up_nobody(
         each.send(b"\x16\x03\x01\x02\x00half")
     assert (await said(opened.port, trusting))[0] == b"hi True\n"
     assert opened.arriving >= 200
-    opened.close()
+    await opened.stop()
     for each in silent:
         each.close()
     assert opened.arriving == 0

@@ -1,6 +1,7 @@
 """Clients that go on with another broker over the connection that they have."""
 
 import asyncio
+import contextlib
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -28,6 +29,7 @@ from rockhopper.protocol.frame import Frame, FrameDecoder
 from rockhopper.protocol.names import PROBE_FIELD
 from tests.support.certificates import Authority
 from tests.support.handlers import Ignoring
+from tests.support.hang import HANG_S
 from tests.support.piped_peer import PipedPeer
 from tests.support.turns import until
 
@@ -251,12 +253,21 @@ async def test_who_was_accepted_for_another_handler_or_server_is_let_in_by_what_
     handover.close()
 
 
+async def connect_until_refused(server: Server) -> None:
+    async with asyncio.timeout(HANG_S):
+        while True:
+            client = await Client.to(server)
+            client.writer.close()
+            with contextlib.suppress(ConnectionResetError):
+                await client.writer.wait_closed()
+
+
 async def test_a_port_that_nobody_took_over_is_closed_with_the_clients(old: Answering) -> None:
     handover = Handover(old.server)
     handover.leave()
     handover.close()
     with pytest.raises(ConnectionRefusedError):
-        await Client.to(old.server)
+        await connect_until_refused(old.server)
 
 
 async def test_a_client_is_closed_when_the_other_cannot_be_reached(
@@ -341,7 +352,7 @@ async def test_clients_wait_for_who_is_found_to_lead_then(old: Answering, new: A
 
 
 async def test_who_was_accepted_when_the_server_began_to_close_is_closed(old: Answering) -> None:
-    old.server.begin_to_close()
+    await old.server.close()
     late = PipedPeer(old.server)
     assert late.aborted
     assert late.connection not in old.server.connections

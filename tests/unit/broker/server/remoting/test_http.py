@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import ipaddress
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,6 +23,7 @@ from rockhopper.broker.server.remoting.http import (
 from rockhopper.broker.users.access import AccessRules
 from rockhopper.broker.users.accounts import User
 from rockhopper.broker.users.guard import Guard
+from tests.support.hang import HANG_S
 
 Ask = Callable[[bytes], Awaitable[bytes]]
 
@@ -61,6 +63,20 @@ async def serve(server: HttpServer, gate: Gate = OPEN) -> AsyncIterator[Ask]:
 
     yield ask
     await server.close()
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_connection_accepted_as_the_port_closes_is_closed(turns: int) -> None:
+    server = HttpServer(PAGES, AccessRules(remote_admin=False))
+    bound = socket.create_server(("127.0.0.1", 0))
+    address = bound.getsockname()
+    await server.start_on(bound)
+    with socket.create_connection(address, timeout=HANG_S) as peer:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await server.close()
+        with contextlib.suppress(ConnectionResetError):
+            assert await asyncio.to_thread(peer.recv, 1) == b""
 
 
 @pytest.fixture

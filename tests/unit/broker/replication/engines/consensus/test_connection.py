@@ -12,6 +12,7 @@ from rockhopper.broker.replication.engines.consensus.connection import (
     MalformedHttpError,
     ServiceRequest,
 )
+from rockhopper.sockets import close_server
 from tests.support.fake_etcd import chunked, refused
 
 GET = ServiceRequest("GET", "/")
@@ -47,7 +48,7 @@ async def server() -> AsyncIterator[Server]:
     listener = await asyncio.start_server(found.serve, "127.0.0.1", 0)
     found.port = listener.sockets[0].getsockname()[1]
     yield found
-    listener.close()
+    await close_server(listener)
     for task in found.tasks:
         assert task
         await task

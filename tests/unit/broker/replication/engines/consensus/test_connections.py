@@ -40,7 +40,7 @@ async def test_a_connection_is_used_again(
 ) -> None:
     endpoint = await service.listen()
     first = await connections.ask(endpoint, STATUS)
-    service.stop(endpoint)
+    await service.stop(endpoint)
     assert await connections.ask(endpoint, STATUS) == first
 
 
@@ -50,7 +50,7 @@ async def test_a_refusal_keeps_the_connection(
     endpoint = await service.listen()
     with pytest.raises(HttpStatusError):
         await connections.ask(endpoint, ServiceRequest("POST", "/nothing", b"{}"))
-    service.stop(endpoint)
+    await service.stop(endpoint)
     await connections.ask(endpoint, STATUS)
 
 
@@ -76,7 +76,7 @@ async def test_what_was_never_asked_is_not_done(
     service: FakeEtcd, connections: ServiceConnections
 ) -> None:
     endpoint = await service.listen()
-    service.stop(endpoint)
+    await service.stop(endpoint)
     with pytest.raises(UnavailableError, match="cannot be reached") as caught:
         await connections.ask(endpoint, STATUS)
     assert not caught.value.may_be_done

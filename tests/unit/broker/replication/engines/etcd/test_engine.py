@@ -126,7 +126,7 @@ async def test_an_unknown_renewal_gives_no_lease(pair: FakePair) -> None:
 
 
 async def test_the_same_complaint_is_made_once(pair: FakePair) -> None:
-    pair.etcd.stop(pair.endpoint)
+    await pair.etcd.stop(pair.endpoint)
     with capture_logs() as logs:
         for _ in range(3):
             assert await pair.one.renew(LEADER_A, 1) is SwapOutcome.UNKNOWN

@@ -36,7 +36,7 @@ async def etcd() -> AsyncIterator[FakeEtcd]:
 
 async def closed_port(etcd: FakeEtcd) -> str:
     endpoint = await etcd.listen()
-    etcd.stop(endpoint)
+    await etcd.stop(endpoint)
     return endpoint
 
 
@@ -44,7 +44,7 @@ async def test_a_connection_is_used_again(etcd: FakeEtcd) -> None:
     endpoint = await etcd.listen()
     gateway = EtcdGateway(EtcdAccess([endpoint]), timeout_ms=PATIENT_MS)
     await gateway.ask(forms.RANGE, READ, RangeAnswer)
-    etcd.stop(endpoint)
+    await etcd.stop(endpoint)
     await gateway.ask(forms.RANGE, READ, RangeAnswer)
     await gateway.close()
     with pytest.raises(UnavailableError, match="the engine is closed"):

@@ -9,6 +9,7 @@ import pytest
 from rockhopper.broker.replication.rocketmq.master.feed import Feed, FeedError, FeedSettings
 from rockhopper.broker.replication.rocketmq.master.slaves import Slave
 from rockhopper.protocol.ha_frames import HaFrame
+from rockhopper.sockets import close_server
 from tests.support.classic_slave import ClassicSlave
 from tests.support.turns import until
 
@@ -71,7 +72,7 @@ def serving() -> Serving:
             yield served, slave
             slave.leave()
             await until(lambda: served.why is not None or served.feed is None)
-        server.close()
+        await close_server(server)
 
     return serve
 
