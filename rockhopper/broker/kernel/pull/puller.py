@@ -249,7 +249,7 @@ class Puller(Part, CatalogListener):
 
     def _pull(self, pull: Pull) -> tuple[PullOutcome, GetResult] | None:
         chosen = self.check(pull)
-        moved = self._reset_of(pull) or self._move_back(pull)
+        moved = self._find_move(pull)
         if moved is not None:
             return moved
         if pull.sys_flag & PULL_FLAG_COMMIT_OFFSET and pull.commit_offset >= 0:
@@ -313,6 +313,10 @@ class Puller(Part, CatalogListener):
             "on this connection"
         )
 
+    def _find_move(self, pull: Pull) -> tuple[PullOutcome, GetResult] | None:
+        """Return the answer that makes the reader continue elsewhere; None if it may read here."""
+        return self._reset_of(pull) or self._move_back(pull)
+
     def _reset_of(self, pull: Pull) -> tuple[PullOutcome, GetResult] | None:
         """Return the answer with the offset that an operator has set; None if there is none."""
         reset = self._offsets.take_reset(pull.topic, pull.group, pull.queue_id)
@@ -367,7 +371,7 @@ class Puller(Part, CatalogListener):
         except Refusal as error:
             pull.reply.refuse(error)
             return
-        pull.reply.answer(*(self._reset_of(pull) or self._read(pull, chosen)))
+        pull.reply.answer(*(self._find_move(pull) or self._read(pull, chosen)))
 
     def _check_again(self, pull: Pull) -> MessageFilter | None:
         """Check a pull that has waited again: permissions, group and topic may have changed."""
@@ -402,7 +406,7 @@ class Puller(Part, CatalogListener):
         except Refusal as error:
             pull.reply.refuse(error)
             return
-        moved = self._reset_of(pull)
+        moved = self._find_move(pull)
         if moved is not None:
             pull.reply.answer(*moved)
             return

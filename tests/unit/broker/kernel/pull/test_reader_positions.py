@@ -1,5 +1,6 @@
 """Offsets of clients that know nothing of histories: which of them are of an older log."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from rockhopper.protocol.command import Command
 from tests.support.direct import pull_fields
 from tests.support.peers import Clock, Peer
 from tests.support.served_broker import ServedBroker
+from tests.support.turns import until
 
 GROUP = "billing"
 
@@ -92,6 +94,19 @@ async def test_after_a_purge_connections_are_checked_again(broker: ServedBroker)
     broker.create_topic("orders")
     broker.put("orders")
     assert await pull(broker, peer, 11) == (ResponseCode.PULL_OFFSET_MOVED, 0)
+
+
+async def test_a_pull_that_waited_over_a_purge_is_checked_again(broker: ServedBroker) -> None:
+    peer = join(broker, Peer())
+    broker.kernel.positions.tell(peer.connection, "orders", 0, 15)
+    fields = pull_fields("orders", 15, suspend_ms=15_000) | {"consumerGroup": GROUP}
+    waiting = asyncio.ensure_future(broker.ask(RequestCode.PULL_MESSAGE, fields, peer=peer))
+    await until(lambda: len(broker.kernel.long_polling) == 1)
+    broker.kernel.positions.purge()
+    broker.put("orders")
+    answer = await waiting
+    assert answer.code == ResponseCode.PULL_OFFSET_MOVED
+    assert (answer.ext or {})["nextBeginOffset"] == "10"
 
 
 async def test_a_reader_without_a_group_reads_where_it_likes(broker: ServedBroker) -> None:
