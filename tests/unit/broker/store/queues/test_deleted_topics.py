@@ -89,6 +89,17 @@ def test_topics_deleted_again_and_again_do_not_fill_the_disk(path: Path) -> None
     assert dict(opened(path)) == {"same": 4999}
 
 
+def test_topics_deleted_again_after_each_start_do_not_fill_the_disk(path: Path) -> None:
+    sizes = []
+    for start in range(5):
+        topics = opened(path)
+        for end in range(400):
+            topics.record_deletion("same", start * 400 + end)
+        sizes.append(path.stat().st_size)
+    assert max(sizes) < 3 * sizes[0]
+    assert dict(opened(path)) == {"same": 1999}
+
+
 def test_a_damaged_list_keeps_the_others_and_says_what_it_means(path: Path) -> None:
     topics = opened(path)
     for number in range(3):
