@@ -255,7 +255,7 @@ def sync_paths(paths: Iterable[Path]) -> None:
     for path in paths:
         try:
             with descriptor_needed():
-                descriptor = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+                descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             continue
         try:
@@ -326,7 +326,7 @@ def set_size(path: Path, size_bytes: int) -> None:
     Raises:
         OSError: it may have grown by a part.
     """
-    descriptor = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         present_bytes = os.fstat(descriptor).st_size
         if present_bytes < size_bytes:

@@ -70,7 +70,7 @@ class RecordFile:
         """Open *path*, or create it. Raises OSError."""
         self.path = path
         self.size_bytes = size_bytes
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._descriptor = os.open(path, flags, mode & RECORDS_MODE)
 
     def append(self, data: bytes) -> None:

@@ -288,7 +288,7 @@ class SlotFiles:
             return descriptor
         if len(self.descriptors) >= OPEN_FILES_MAX:
             os.close(self.descriptors.popitem(last=False)[1])
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         descriptor = os.open(self.directory / name, flags, 0o644)
         self.descriptors[name] = descriptor
         self._sizes.setdefault(name, 0)
