@@ -71,6 +71,8 @@ def topic_stats(*rows: tuple[str, str, int, int]) -> bytes:
     )
 
 
-def running(*queues: tuple[str, str, int]) -> bytes:
-    """Return the queues that a member reads."""
-    return _by_queue("mqTable", [(*queue, "{}") for queue in queues])
+def running(*queues: tuple[str, str, int], **filters: str) -> bytes:
+    """Return the queues that a member reads, and topics with its filters."""
+    queue_table = _by_queue("mqTable", [(*queue, "{}") for queue in queues])
+    subscriptions = [{"topic": topic, "subString": text} for topic, text in filters.items()]
+    return queue_table[:-1] + f',"subscriptionSet":{json.dumps(subscriptions)}}}'.encode()

@@ -244,6 +244,17 @@ async def test_assigned_queues_are_read_and_no_others(broker: FakeBroker) -> Non
         assert reader.position(QUEUE_1) == 1  # it goes on where it was
 
 
+async def test_queues_that_the_topic_gets_later_are_not_added_to_assigned_ones(
+    broker: FakeBroker,
+) -> None:
+    async with consumer(broker) as reader:
+        await reader.assign([QUEUE_1])
+        broker.routes["orders"] = route({"a": broker.address}, queues=3)
+        await reader.session.keep_up_once()
+        await asyncio.gather(*reader.adoptions)
+        assert reader.assigned == [QUEUE_1]
+
+
 async def test_a_queue_that_the_topic_gets_later_is_read_from_its_beginning(
     broker: FakeBroker,
 ) -> None:

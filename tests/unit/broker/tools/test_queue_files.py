@@ -21,6 +21,19 @@ def test_ends_are_those_of_the_open_store(tmp_path: Path) -> None:
     assert queues.open("A", 1).range_from(unit[0]) == (6, 6)
 
 
+def test_a_place_in_the_log_is_found_in_a_queue_whose_first_files_have_expired(
+    tmp_path: Path,
+) -> None:
+    store = open_stores.open_store(tmp_path, Clock(), consume_queue_file_size_bytes=20 * 5)
+    places = [open_stores.put(store, b"x", "A").commit_log_offset for _ in range(13)]
+    open_stores.close(store)
+    (tmp_path / "consumequeue/A/0" / f"{0:020}").unlink()
+    queue = QueueDirectories(StoreLayout(tmp_path)).open("A", 0)
+    for number, place in enumerate(places):
+        assert queue.range_from(place) == (max(number, 5), 13)
+    assert queue.range_from(places[-1] + 1) == (13, 13)
+
+
 def test_batches_are_counted_by_their_messages(tmp_path: Path) -> None:
     store = apache_golden.unpack("batch", tmp_path)
     queues = QueueDirectories(StoreLayout(store.path))

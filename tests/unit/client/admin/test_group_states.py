@@ -149,6 +149,13 @@ async def test_everything_about_a_group(brokers: Brokers) -> None:
     assert state.owners == {a: "m1", b: "m2"}
 
 
+async def test_filters_are_told_by_member_without_the_retry_topic(brokers: Brokers) -> None:
+    brokers.tell("a", CONNECTIONS, connections("m1", orders="new"))
+    filters = {"orders": "new", "%RETRY%g": "*"}
+    brokers.tell("a", RUNNING, running(("orders", "broker-a", 0), **filters), clientId="m1")
+    assert (await brokers.reader.state("g")).filters == {"m1": {"orders": "new"}}
+
+
 async def test_members_that_are_silent_do_not_use_a_connection_up(
     brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

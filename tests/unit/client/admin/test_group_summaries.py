@@ -1,7 +1,8 @@
 """A line for each group: our brokers tell sums in one answer, others are asked for each topic."""
 
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -9,9 +10,11 @@ from rockhopper.broker import Broker
 from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.kernel.metrics.lag_metrics import LagAges, lag_families
 from rockhopper.client import Admin
+from rockhopper.client.admin import group_summaries
 from rockhopper.client.admin.group_summaries import GroupSummary, summarise_groups
 from rockhopper.client.errors import RequestRefusedError
 from rockhopper.client.network.session import Session
+from rockhopper.protocol.bodies.stats import Figures, GroupFigures
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from tests.support.shell import consume, send
@@ -101,6 +104,21 @@ async def test_groups_are_summed_up_in_one_request_however_many_topics_they_have
     assert (billing.lag, len(billing.topics)) == (3, 31)
     assert billing.oldest_s is not None
     assert billing.oldest_s >= 0
+
+
+@pytest.mark.parametrize(
+    ("lag", "oldest_ms", "age_s"), [(0, 500, 0.0), (3, 500, 0.5), (3, 2000, 0.0), (3, 0, None)]
+)
+async def test_an_age_is_that_of_the_oldest_message_that_waits_and_never_negative(
+    monkeypatch: pytest.MonkeyPatch, lag: int, oldest_ms: int, age_s: float | None
+) -> None:
+    async def read_groups() -> Figures:
+        return Figures(groups=[GroupFigures("g", topics=["t"], lag=lag, oldest_ms=oldest_ms)])
+
+    admin = SimpleNamespace(figures=SimpleNamespace(read_groups=read_groups))
+    monkeypatch.setattr(group_summaries, "time", SimpleNamespace(time_ns=lambda: 1_000_000_000))
+    (summary,) = await summarise_groups(cast(Any, admin))
+    assert summary.oldest_s == age_s
 
 
 async def test_another_refusal_is_told(broker: Broker, requests: Requests) -> None:

@@ -23,6 +23,9 @@ async def test_a_broker_tells_its_state_and_settings(broker: Broker, shell: Comm
     assert f"V5_3_3 ({own_version()})" in (await shell.run("cluster")).out
     live = await shell.run("broker", "config", "--live")
     assert live.rows[0] == ["SETTING", "VALUE", "UNIT", "DEFAULT"]
+    every = await shell.run("broker", "config", "listenPort", "defaultTopicQueueNums")
+    assert every.rows[0] == ["SETTING", "VALUE", "UNIT", "CHANGES", "DEFAULT"]
+    assert sorted(row[3] for row in every.rows[1:]) == ["live", "restart"]
     changed = await shell.run("broker", "config", "defaultTopicQueueNums=3")
     assert changed.code == 0
     assert changed.rows[1][:5] == ["defaultTopicQueueNums", "3", "-", "live*", "8"]
@@ -31,6 +34,7 @@ async def test_a_broker_tells_its_state_and_settings(broker: Broker, shell: Comm
     listening = told["settings"]["listenPort"]
     assert (listening["default"], listening["live"]) == (10911, False)
     live = await shell.run("broker", "config", "--live", "--changed")
+    assert live.rows[0] == every.rows[0]
     assert [row[0] for row in live.rows[1:-1]] == ["defaultTopicQueueNums"]
     refused = await shell.run("broker", "config", "listenPort=1")
     assert refused.code == 1

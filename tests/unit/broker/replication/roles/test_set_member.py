@@ -600,6 +600,23 @@ async def test_a_master_that_nobody_confirms_anything_to_promises_nothing(
         assert (await locked).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
 
 
+async def test_name_servers_hear_at_once_that_a_master_leads_no_longer(
+    three: ReplicaSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, told = await three.master(in_sync=3), list[tuple[Broker, int]]()
+    broker, member = three.brokers[first], three.member(first)
+
+    def announce(changed: Broker) -> None:
+        # A registration begins in the next turn of the loop.
+        loop.call_soon(lambda: told.append((changed, member.advertisement().broker_id)))
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(Broker, "advertisement_changed", announce)
+    member.replica.step_down("a test says so")
+    await asyncio.sleep(0)
+    assert told == [(broker, first)]
+
+
 async def test_replicas_that_nobody_leads_are_not_ready(
     three: ReplicaSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

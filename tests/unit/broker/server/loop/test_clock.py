@@ -81,6 +81,8 @@ def test_it_begins_no_earlier_than_what_was_written(wall: Clock, clock: BrokerCl
     with capture_logs() as lines:
         clock.not_before(999_999)
         assert clock.steady_ms() == 1_000_000
+        clock.not_before(1_000_001)
+        assert clock.steady_ms() == 1_000_001
         clock.not_before(1_000_000 + HOUR_MS)
         wall.advance(1)
         assert clock.steady_ms() == 1_000_001 + HOUR_MS

@@ -1,5 +1,7 @@
 """StoreLock and abort file: one process per store, and a trace of those that were cut off."""
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -45,6 +47,10 @@ def lock(directory: Path) -> StoreLock:
     return StoreLock(directory, directory / "lock", directory / "abort")
 
 
+def count_open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
 def test_other_processes_are_kept_out_until_release(tmp_path: Path) -> None:
     held = lock(tmp_path)
     assert try_from_another_process(tmp_path / "lock") == "refused"
@@ -80,12 +86,44 @@ def test_refusal_names_directory_process_and_remedy(tmp_path: Path) -> None:
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "locked\n"
+        open_before = count_open_files()
         with pytest.raises(StoreLockedError) as caught:
             lock(tmp_path)
+        assert count_open_files() == open_before
         other.communicate(timeout=HANG_S)
     assert str(tmp_path) in str(caught.value)
     assert "process 4711" in str(caught.value)
     assert "storePathRootDir" in str(caught.value)
+
+
+def test_a_store_whose_lock_file_was_replaced_is_refused_and_nothing_stays_open(
+    tmp_path: Path,
+) -> None:
+    with lock(tmp_path):
+        (tmp_path / "lock").unlink()
+        open_before = count_open_files()
+        with pytest.raises(StoreLockedError):
+            lock(tmp_path)
+        assert count_open_files() == open_before
+
+
+@pytest.mark.parametrize("call", ["lockf", "flock"])
+def test_only_the_lock_file_must_be_lockable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    open_before = count_open_files()
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, call, refuse)
+        if call == "lockf":
+            with pytest.raises(OSError, match="No locks available"):
+                lock(tmp_path)
+        else:
+            with lock(tmp_path):
+                assert try_from_another_process(tmp_path / "lock") == "refused"
+    assert count_open_files() == open_before
 
 
 def test_abort_file_holds_the_process_id(tmp_path: Path) -> None:
