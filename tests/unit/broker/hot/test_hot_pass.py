@@ -259,6 +259,19 @@ def test_a_pull_is_asked_for_its_topic_and_its_group(tmp_path: Path) -> None:
     broker.close()
 
 
+def test_a_retry_topic_is_checked_as_its_group_and_not_as_a_topic(tmp_path: Path) -> None:
+    group = pull_fields("orders", 0)["consumerGroup"]
+    rules = Rules(
+        (Action.SUB, Resource(ResourceKind.GROUP, group)),
+        (Action.SUB, Resource(ResourceKind.TOPIC, "%RETRY%other")),
+    )
+    broker = HotBroker(tmp_path, access=rules)
+    broker.served.create_topic("%RETRY%other")
+    broker.serve([pull(1, topic="%RETRY%other")])
+    assert codes(broker) == [(1, NO_PERMISSION)]
+    broker.close()
+
+
 @pytest.mark.parametrize("kind", [JSON, BINARY, MSGPACK])
 def test_a_signed_request_takes_no_short_cut(tmp_path: Path, kind: int) -> None:
     rules = Rules(PUB_ORDERS)

@@ -68,6 +68,7 @@ async def test_a_message_for_any_queue_is_staged(broker: ServedBroker) -> None:
         ({"topic": "%RETRY%billing"}, "forbidden"),
         ({"topic": "a/b"}, "topic"),
         ({"flag": 2**31}, "32 bits"),
+        ({"flag": -(2**31) - 1}, "32 bits"),
         ({"born_time_ms": -1}, "born time"),
         ({"properties": "RH_SINK\x01x\x02"}, "RH_SINK"),
         ({"properties": "DELAY\x01soon\x02"}, "DELAY"),
@@ -101,6 +102,15 @@ async def test_a_request_that_makes_no_sense_is_refused(
     answer = await stage(broker, message(), **wrong)
     assert answer.code != ResponseCode.SUCCESS
     assert remark in (answer.remark or "")
+
+
+@pytest.mark.parametrize("sink_id", ["", "s" * 256])
+@pytest.mark.parametrize("code", [Code.SINK_STATUS, Code.SINK_ABORT, Code.SINK_HOME])
+async def test_an_id_that_no_sink_can_have_is_refused(
+    broker: ServedBroker, code: Code, sink_id: str
+) -> None:
+    answer = await broker.ask(code, {"sinkId": sink_id, "batchId": "0", "broker": "broker-b"})
+    assert (answer.code, "255" in (answer.remark or "")) == (ResponseCode.INVALID_PARAMETER, True)
 
 
 async def test_the_broker_that_publishes_a_sink_is_remembered(broker: ServedBroker) -> None:

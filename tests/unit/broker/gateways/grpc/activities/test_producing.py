@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from rockhopper.broker.kernel.send.send_request import Send
 from rockhopper.broker.store.files.errors import DiskFullError
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.store.message_codec import decode_message
@@ -98,6 +99,28 @@ async def test_what_cannot_be_written_is_refused(
     assert reply.status.code == Code.INTERNAL_SERVER_ERROR
     assert not reply.entries[0].message_id
     assert served.stats.put_failed == 1
+
+
+async def test_what_was_stored_but_not_replicated_is_told_apart_from_what_was_refused(
+    served: GrpcBroker, client: GrpcClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = served.kernel.sender.stage
+
+    def stage_first(send: Send) -> Any:
+        if send.body != b"1":
+            raise DiskFullError("the disk is full")
+        return stage(send)
+
+    monkeypatch.setattr(served.kernel.sender, "stage", stage_first)
+    served.store.safe_point.replicate(0, timeout_ms=1)
+    made = sending("t", b"1", "A")
+    add_message(made, "t", b"2", "B")
+    reply = await client.ask("SendMessage", made)
+    assert [each.status.code for each in reply.entries] == [
+        Code.SLAVE_PERSISTENCE_TIMEOUT,
+        Code.INTERNAL_SERVER_ERROR,
+    ]
+    assert reply.status.code == Code.MULTIPLE_RESULTS
 
 
 async def test_what_is_sent_is_there_for_whatever_is_asked_next(
