@@ -37,6 +37,8 @@ CAUSES = {
     POWER_CUT: "power-cut",
 }
 """Maps each stored reason of an election to its label in the metrics."""
+WITHOUT_LOSS = frozenset({LEASE_OVER, PROCESS_GONE, STARTED_ANEW, PLANNED})
+"""The reasons of elections that only a replica in sync can win."""
 
 
 class Campaigning:

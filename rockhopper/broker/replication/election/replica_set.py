@@ -80,6 +80,11 @@ class SetState:
     """Unknown fields of the objects within the state, stored again in the same way."""
 
     @property
+    def why_elected(self) -> str:
+        """The reason for which the master was elected; blank if unknown."""
+        return self.history[-1].why if self.history else ""
+
+    @property
     def is_writable(self) -> bool:
         """Whether this release understands the state well enough to change it."""
         return self.writer <= STATE_WRITER

@@ -25,6 +25,7 @@ from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.kernel.parts import BrokerCore
 from rockhopper.broker.kernel.tables.json_table import JsonObject
 from rockhopper.broker.name_server.advertisement import Advertisement
+from rockhopper.broker.replication.election.campaigning import WITHOUT_LOSS
 from rockhopper.broker.replication.election.operating import forget
 from rockhopper.broker.replication.election.replica_disk import ReplicaDisk, boot_id
 from rockhopper.broker.replication.election.timing import Timing
@@ -85,7 +86,7 @@ class SetMember(StoreListener):
         self._is_sync_mode = self._config.mode is HaMode.SYNC
         self._replica_store = ReplicaStore(parts.config.store, self)
         self._replica: RunningReplica | None = None
-        self._has_followed = False
+        self._is_elected_without_loss = False
         self._replicated_offset = 0
         self._confirmed = asyncio.Event()
         self._roles = RoleChanges(self)
@@ -325,12 +326,11 @@ class SetMember(StoreListener):
             self.replica.lead_by_operator()
         except ValueError as error:
             raise SwitchError(str(error)) from None
-        self._has_followed = False
 
     @property
     def continues_history(self) -> bool:
         """Whether the log contains everything that an earlier master of the set has shown."""
-        return self._is_sync_mode and self._has_followed
+        return self._is_sync_mode and self._is_elected_without_loss
 
     async def reseed(self) -> None:
         """Replace this replica's store by its master's. Raises SwitchError."""
@@ -352,7 +352,10 @@ class SetMember(StoreListener):
 
     def lead(self, epoch: int) -> None:
         """See ReplicaOwner."""
-        self._watch.elected(self.replica.machine)
+        machine = self.replica.machine
+        state = machine.view.state if machine.view else None
+        self._is_elected_without_loss = state is not None and state.why_elected in WITHOUT_LOSS
+        self._watch.elected(machine)
         self._roles.elect(epoch)
 
     def resign(self, why: str) -> None:
@@ -371,8 +374,6 @@ class SetMember(StoreListener):
         self._replicated_offset = max(self._replicated_offset, offset)
         self._confirmed.set()
         if self._replica_store.is_following:
-            # A replica that is elected afterwards was in sync, or an operator chose it.
-            self._has_followed = True
             self._period.follow_to(self._replicated_offset)
         elif self._roles.leads_in and self._is_sync_mode:
             self.parts.store.safe_point.confirm(offset)

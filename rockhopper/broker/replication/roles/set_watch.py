@@ -57,8 +57,7 @@ class SetWatch:
     def elected(self, machine: Machine) -> None:
         """Count an election, by the reason in the set's state."""
         state = machine.view.state if machine.view else None
-        why = state.history[-1].why if state and state.history else ""
-        self.elections[CAUSES.get(why, "other")] += 1
+        self.elections[CAUSES.get(state.why_elected if state else "", "other")] += 1
 
     def resigned(self) -> None:
         """Count the end of a term."""

@@ -635,3 +635,47 @@ async def test_replicas_that_nobody_leads_are_not_ready(
     )
     await until(lambda: all(each.why_not_ready() for each in members))
     await until(lambda: all("refuses writes" in str(each.status()["alarms"]) for each in members))
+
+
+async def test_an_election_that_may_lose_messages_begins_a_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As after a crash: the disk does not say how much of the log was confirmed.
+    monkeypatch.setattr(ReplicaDisk, "note_confirmed", lambda *_: None)
+    async with ReplicaSet(tmp_path, monkeypatch, {"minInSyncReplicas": "1"}) as replicas:
+        await replicas.start(1, 2)
+        first = await replicas.master(in_sync=2)
+        before = histories(replicas, first)
+        await replicas.member(first).switch(None)
+        second = await replicas.master(in_sync=2, but=first)
+        assert histories(replicas, second) == before
+        await replicas.stop(first)
+        await replicas.stop_all_at_once()
+        await replicas.start(first)
+        await elect_unclean(replicas, first)
+        assert histories(replicas, first)[1:] == before
+
+
+async def test_an_asynchronous_master_begins_a_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ReplicaSet(tmp_path, monkeypatch, {"haMode": "async"}) as replicas:
+        await replicas.start(1, 2)
+        first = await replicas.master(in_sync=2)
+        before = histories(replicas, first)
+        await replicas.member(first).switch(None)
+        second = await replicas.master(but=first)
+        assert histories(replicas, second)[1:] == before
+
+
+def histories(replicas: ReplicaSet, number: int) -> list[str]:
+    return replicas.brokers[number].tables.catalog.history.ids(9)
+
+
+async def elect_unclean(replicas: ReplicaSet, number: int) -> None:
+    """Repeat the command until the former master has been silent for long enough."""
+    async with asyncio.timeout(HANG_S):
+        while not replicas.member(number).is_serving:
+            with contextlib.suppress(SwitchError):
+                await replicas.member(number).elect_unclean()
+            await asyncio.sleep(0.01)
