@@ -357,8 +357,10 @@ async def test_close_leaves_handlers_behind_that_swallow_their_cancellation(
 ) -> None:
     await send(producer, 1)
     inside, end = asyncio.Event(), asyncio.Event()
+    handling: list[asyncio.Task[None] | None] = []
 
     async def stubborn(_message: ReceivedMessage) -> None:
+        handling.append(asyncio.current_task())
         inside.set()
         while not end.is_set():
             with contextlib.suppress(asyncio.CancelledError):
@@ -368,7 +370,9 @@ async def test_close_leaves_handlers_behind_that_swallow_their_cancellation(
     await inside.wait()
     await consumer.close()
     assert "did not stop when cancelled" in caplog.text
+    waited_for = asyncio.all_tasks()  # by asyncio.run
     end.set()
+    assert handling[0] not in waited_for
     left = broker.kernel.consumers.get("billing")
     assert left is None or not left.client_ids()
     async with billing(broker) as another:

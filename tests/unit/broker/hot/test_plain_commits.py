@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from rockhopper.broker.hot.plain_commits import PlainCommits
+from rockhopper.broker.kernel.members.consumer_groups import Client, ConsumeSettings
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroup
-from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE
+from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode
 from rockhopper.protocol.frame import Frame
-from tests.support.hot_broker import HotBroker
+from tests.support.hot_broker import HotBroker, HotPeer
 
 FIELDS = {"consumerGroup": "readers", "topic": "orders", "queueId": "1", "commitOffset": "8"}
 
@@ -91,6 +92,21 @@ def test_while_a_reset_is_pending_it_goes_the_general_way(brokers: list[HotBroke
     found, expected = (outcome(broker, commit()) for broker in brokers)
     assert found == expected
     assert b"reset" in found[0]
+
+
+def test_a_member_that_commits_before_its_heartbeat_after_a_restart_learns_of_the_others(
+    brokers: list[HotBroker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for broker in brokers:
+        consumers = broker.served.kernel.consumers
+        monkeypatch.setattr(consumers, "is_remembered", lambda group: group == "readers")
+        early, member = broker.peer, HotPeer()
+        client = Client(member.connection, "c1", language=0, version=479)
+        consumers.register("readers", client, ConsumeSettings("CONSUME_PASSIVELY"), {})
+        for broker.peer in (early, member):
+            outcome(broker, commit())
+        changed = (int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED), {"consumerGroup": "readers"})
+        assert early.requests == member.requests == [changed]
 
 
 def test_its_answer_comes_in_its_place(brokers: list[HotBroker]) -> None:

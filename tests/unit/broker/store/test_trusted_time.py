@@ -106,6 +106,17 @@ def test_a_store_without_a_note_was_written_when_its_checkpoint_says(machine: Ma
     assert machine.start()(RESERVED_MS) == START_MS
 
 
+def test_a_store_that_was_written_long_ago_waits_as_long_for_its_first_step(
+    machine: Machine,
+) -> None:
+    trusted = machine.start(written_ms=START_MS - DAY_MS)
+    trusted(RESERVED_MS)
+    machine.pass_time(RESERVED_MS - 1)
+    assert trusted(RESERVED_MS) == machine.wall_ms - DAY_MS
+    machine.pass_time(1)
+    assert trusted(RESERVED_MS) == machine.wall_ms
+
+
 def test_a_damaged_note_is_none(machine: Machine) -> None:
     machine.directory.mkdir()
     (machine.directory / FILE_NAME).write_bytes(b"{}\n0\n")

@@ -4,8 +4,10 @@ from rockhopper.broker.tools import output
 
 
 def test_sizes_and_counts_for_people() -> None:
-    assert output.size_text(7) == "7 bytes"
+    assert output.size_text(1023) == "1023 bytes"
+    assert output.size_text(1024) == "1.0 KiB"
     assert output.size_text(3 << 29) == "1.5 GiB"
+    assert output.size_text(3 << 50) == "3072.0 TiB"
     assert output.format_count(1, "index entry") == "1 index entry"
     assert output.format_count(2000, "index entry") == "2,000 index entries"
     assert output.time_text(None) == "-"

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.broker.store.log.log_scan import Record
 from rockhopper.broker.tools.queue_files import FoundWitnesses, QueueDirectories
 from rockhopper.broker.tools.store_view import StoreView
 from tests.support import apache_golden, open_stores, tool_stores
@@ -62,3 +63,16 @@ def test_units_witness_for_records(root: Path) -> None:
     assert witnesses.opinion(image) is False
     assert witnesses.opinion(image._replace(queue_offset=10**6)) is None
     assert tool_stores.checked(root).is_sound
+
+
+def test_a_copy_of_a_record_is_known_by_its_original(root: Path) -> None:
+    view = StoreView(root)
+    records = [record for record, _ in view.records()]
+    copy = records[3]._replace(offset=records[-1].end_offset)
+
+    def opinion(holder: Record | None) -> bool | None:
+        return FoundWitnesses(view.queues, lambda _offset: holder).opinion(copy)
+
+    assert opinion(records[3]) is False
+    assert opinion(records[4]) is None
+    assert opinion(None) is None

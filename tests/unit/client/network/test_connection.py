@@ -15,6 +15,7 @@ from rockhopper.client.errors import (
 )
 from rockhopper.client.network.connection import BrokerConnection
 from rockhopper.client.network.connection_pool import ConnectionPool
+from rockhopper.client.network.tls import UNANSWERED_REMEDY
 from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SerializeType
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.frame import FrameDecoder
@@ -252,6 +253,18 @@ async def test_a_broken_connection_fails_what_was_under_way_and_is_made_again_on
     with pytest.raises(BrokerUnreachableError, match="broke"):
         await waiting
     assert (await pool.request(server.address, Command(28, body=b"again"), 5)).body == b"again"
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_connection_closed_before_any_answer_suggests_tls(
+    server: FakeServer, pool: ConnectionPool, is_first: bool
+) -> None:
+    server.on(30, lambda request: server.drop_connections())
+    if not is_first:
+        await pool.request(server.address, Command(28), 5)
+    with pytest.raises(BrokerUnreachableError, match="broke") as caught:
+        await pool.request(server.address, Command(30), 5)
+    assert caught.value.remedy == (UNANSWERED_REMEDY if is_first else None)
 
 
 async def test_a_refused_connection_names_the_address_and_what_to_check(

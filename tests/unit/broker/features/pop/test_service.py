@@ -274,6 +274,22 @@ def test_group_or_topic_that_is_gone_takes_its_messages_along(world: PopWorld) -
     assert len(world.pop_service.lanes) == 0
 
 
+def test_lanes_of_a_group_or_topic_that_was_deleted_are_forgotten(world: PopWorld) -> None:
+    for group, topic in ((GROUP, TOPIC), ("gone", TOPIC), (GROUP, "gone")):
+        world.pop_service.lanes.open(group, topic, 0, 0)
+    world.pop_service.expire()
+    assert [(lane.group, lane.topic) for lane in world.pop_service.lanes] == [(GROUP, TOPIC)]
+
+
+def test_new_group_starts_at_the_newest_message_if_the_first_has_expired(
+    world: PopWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for body in (b"a", b"b", b"c"):
+        world.send(body)
+    monkeypatch.setattr(world.store.reading, "has_first_message", lambda topic, queue_id: False)
+    assert [popped.body for popped in world.pop(from_newest=True)] == [b"c"]
+
+
 @pytest.mark.parametrize(("initial", "expected"), [("compat", [b"a", b"b"]), ("strict", [])])
 def test_new_group_starts_where_it_asks(
     tmp_path: Path, initial: str, expected: list[bytes]
