@@ -166,7 +166,7 @@ class Handout:
             try:
                 await waiter
             except asyncio.CancelledError:
-                if waiter.done() and not waiter.cancelled():
+                if not waiter.cancelled():
                     self._wake(1)  # pass the wake-up on, because this waiter was cancelled
                 else:
                     with contextlib.suppress(ValueError):

@@ -108,6 +108,22 @@ async def test_queues_stay_while_nobody_can_say_who_the_members_are(broker: Grou
         assert consumer.assigned == [RETRY, *QUEUES]
 
 
+async def test_what_is_missing_is_asked_for_again_after_a_pause(
+    broker: GroupBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with billing(broker):
+        broker.on(38, lambda request: Command(2, remark="busy"))
+        asked = len(broker.requests_of(38))
+        with monkeypatch.context() as patch:
+            HeldClock(patch)
+            await broker.notify()
+            await broker.wait_for(38, asked + 2)  # once for each topic
+            for _ in range(9):  # the time of several rounds
+                await broker.tell(Command(221, ext={"group": "billing", "topic": "orders"}))
+            assert len(broker.requests_of(38)) == asked + 2
+        await broker.wait_for(38, asked + 4)
+
+
 async def test_a_member_that_is_slow_to_come_back_keeps_its_queues(
     broker: GroupBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

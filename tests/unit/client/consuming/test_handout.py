@@ -77,6 +77,19 @@ async def test_a_cancelled_wait_passes_its_turn_on() -> None:
         await first
 
 
+async def test_a_cancelled_wait_leaves_the_others_in_their_order() -> None:
+    line = handout()
+    gone, *waiting = [asyncio.create_task(line.next()) for _ in range(3)]
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.wait([gone])
+    await asyncio.sleep(0)
+    line.offer(queue_of(1, 0))
+    line.offer(queue_of(1, 1))
+    delivered = await asyncio.gather(*waiting)
+    assert [each[1].queue_id for each in delivered if each] == [0, 1]
+
+
 async def test_stop_ends_every_wait_and_hands_out_nothing_more() -> None:
     line = handout()
     waiting = [asyncio.create_task(line.next()) for _ in range(2)]
