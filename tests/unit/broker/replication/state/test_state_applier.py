@@ -16,6 +16,7 @@ from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGrou
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.replication.state import state_applier
 from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.protocol import fastjson
 from rockhopper.protocol.subscription import Subscription
 from tests.support.peers import Peer
 from tests.support.state_rig import GROUP, Pair, new_writer
@@ -97,6 +98,26 @@ def test_a_topic_that_was_purged_is_empty(pair: Pair) -> None:
     master.put("orders", b"new")
     pair.take()
     assert pair.fail_over().store.reading.queue_range("orders", 0) == (1, 2)
+
+
+def test_a_snapshot_tells_what_was_deleted_and_purged(pair: Pair) -> None:
+    master, follower = pair.master, pair.follower
+    master.create_topic("again")
+    for topic in ("again", "gone", "purged"):
+        master.put(topic, b"old")
+    end = master.store.log.written_offset
+    for topic in ("again", "purged"):
+        master.put(topic, b"new")
+    pair.take()
+    ends = [{"again": end, "gone": end}, {"purged": end}]
+
+    async def apply() -> None:
+        follower.tables.deletions.apply(StateKind.ENDS, fastjson.dumps(ends).encode(), 0)
+
+    follower.run(apply())
+    topics = ("again", "gone", "purged")
+    ranges = {topic: follower.store.reading.queue_range(topic, 0) for topic in topics}
+    assert ranges == {"again": (1, 2), "gone": (0, 0), "purged": (1, 2)}
 
 
 def test_queues_of_a_batch_topic_are_made_as_such(pair: Pair) -> None:
