@@ -31,6 +31,14 @@ async def serve(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> "asyncio.Tas
     return task
 
 
+async def test_a_broker_that_was_asked_to_stop_ends_the_process_without_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = await serve(Broker.temporary(), monkeypatch)
+    os.kill(os.getpid(), 15)
+    assert await task == 0
+
+
 async def test_a_store_that_fails_ends_the_process_with_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

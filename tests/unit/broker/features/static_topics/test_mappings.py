@@ -81,6 +81,11 @@ def test_a_topic_comes_back_from_its_file() -> None:
     assert (again.total, again.epoch, again.broker) == (4, 9, "c")
 
 
+def test_a_piece_in_a_file_needs_only_its_queue() -> None:
+    piece = {"queueId": 3, "bname": "a"}
+    assert MappingItem.from_json(piece) == MappingItem(0, 3, "a", 0, 0, -1, -1, -1)
+
+
 @pytest.mark.parametrize(
     "change",
     [

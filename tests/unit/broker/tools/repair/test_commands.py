@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.tools.repair import commands
+from tests.support.rot import flip_bit
 from tests.support.tool_stores import run
 
 
@@ -64,6 +66,34 @@ def test_damage_is_told_by_the_command_and_not_logged(root: Path, tmp_path: Path
     assert [each.returncode for each in ended] == [1, 1, 0, 1]
     for told in (ended[0], ended[1], ended[3]):
         assert "The log is damaged in 1 place" in told.stdout
+
+
+@pytest.fixture
+def damaged(root: Path) -> Path:
+    """The store, with one damaged message."""
+    log = root / "commitlog" / f"{0:020d}"
+    flip_bit(log, log.read_bytes().index(b"body 3"))
+    return root
+
+
+def test_a_restore_says_that_messages_in_the_backup_are_damaged(
+    damaged: Path, tmp_path: Path
+) -> None:
+    run("backup", damaged, tmp_path / "backup", "--write")
+    restored = run("restore", tmp_path / "backup", tmp_path / "new", "--write")
+    assert restored.code == 1
+    assert "The log is damaged in 1 place" in restored.out
+
+
+@pytest.mark.parametrize(("named_max", "is_cut"), [(1, False), (0, True)])
+def test_a_repair_names_the_first_lost_places_and_counts_the_others(
+    damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named_max: int, is_cut: bool
+) -> None:
+    monkeypatch.setattr(commands, "_NAMED_MAX", named_max)
+    ended = run("repair", damaged, "--into", tmp_path / "new")
+    assert ended.out.count("log_offset=") == named_max
+    assert ("… and 1 more: --report FILE or --json has all" in ended.out) == is_cut
+    assert (" more: " in ended.out) == is_cut
 
 
 def contents(directory: Path) -> dict[str, bytes]:
