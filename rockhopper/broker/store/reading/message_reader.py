@@ -107,7 +107,7 @@ class MessageReader:
         limits = self.limits
         count_max = min(count_max, limits.count_in_memory)
         scan_count = count_max if subscription is None else max(limits.scan_count, count_max)
-        units = queue.read_units(offset, min(scan_count, high - offset))
+        units = queue.read_units(offset, scan_count)
         if not units:
             return GetResult(GetStatus.OFFSET_FOUND_NULL, queue.next_file_offset(offset), low, high)
         first_log_offset = CONSUME_QUEUE_UNIT.unpack_from(units)[0]
