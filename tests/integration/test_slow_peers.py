@@ -226,9 +226,9 @@ async def test_a_client_that_reads_late_gets_every_answer(unharmed: Unharmed) ->
 
 
 class Unread:
-    """A transport of which only the peer's backlog matters."""
+    """A transport of which only the peer's backlog matters: 2 MB at first."""
 
-    size_bytes = 0
+    size_bytes = 2_000_000
 
     def get_write_buffer_size(self) -> int:
         return self.size_bytes
@@ -239,29 +239,56 @@ class Unread:
     def pause_reading(self) -> None:
         pass
 
-    def abort(self) -> None:
+    def close(self) -> None:
         pass
 
+    def abort(self) -> None:
+        self.size_bytes = 0
 
-async def test_a_client_that_reads_slowly_is_not_taken_for_one_that_does_not() -> None:
-    at = Server("test", Ignoring(), connections_max=10)
-    connection = RemotingConnection(at)
-    unread = Unread()
+
+@pytest.fixture
+def unread() -> Unread:
+    return Unread()
+
+
+@pytest.fixture
+async def stalled(unread: Unread) -> RemotingConnection:
+    """A connection whose peer does not read."""
+    connection = RemotingConnection(Server("test", Ignoring(), connections_max=10))
     connection._transport = cast("asyncio.Transport", unread)
     connection.activity.frames_received = 1
-    now_s = asyncio.get_running_loop().time()
-    unread.size_bytes = 2_000_000
     connection.pause_writing()
+    return connection
+
+
+async def test_a_closed_client_has_the_same_time_to_read_its_answers(
+    unread: Unread, stalled: RemotingConnection
+) -> None:
+    stalled.close()
+    now_s = asyncio.get_running_loop().time()
+    for _ in range(2):
+        now_s += WRITE_STALL_TIMEOUT_S - 1
+        unread.size_bytes -= 1
+        sweep_connections([stalled], now_s)
+    assert stalled.unread_bytes == unread.size_bytes > MIB
+    sweep_connections([stalled], now_s + WRITE_STALL_TIMEOUT_S + 1)
+    assert stalled.unread_bytes == unread.size_bytes == 0
+
+
+async def test_a_client_that_reads_slowly_is_not_taken_for_one_that_does_not(
+    unread: Unread, stalled: RemotingConnection
+) -> None:
+    now_s = asyncio.get_running_loop().time()
     for _ in range(10):
         now_s += WRITE_STALL_TIMEOUT_S - 1
         unread.size_bytes -= 1
-        connection.activity.last_active_s = now_s
-        sweep_connections([connection], now_s)
-    assert not connection.closed
+        stalled.activity.last_active_s = now_s
+        sweep_connections([stalled], now_s)
+    assert not stalled.closed
     now_s += WRITE_STALL_TIMEOUT_S + 1
-    connection.activity.last_active_s = now_s
-    sweep_connections([connection], now_s)
-    assert connection.closed
+    stalled.activity.last_active_s = now_s
+    sweep_connections([stalled], now_s)
+    assert stalled.closed
 
 
 async def test_routes_that_nobody_reads_stay_bounded_too(unharmed: Unharmed) -> None:

@@ -400,19 +400,18 @@ class RemotingConnection(asyncio.Protocol):
             self._loop.call_later(_ANSWERED_WITHIN_S, self.close)
 
     def abort(self, reason: str) -> None:
-        """Close at once and drop queued data."""
+        """Close at once and drop queued data, also that of a connection that is being closed."""
         if not self.closed:
             log.info("connection closed", peer=self.peer, reason=reason)
             self.closed = True
-            if self._transport is not None:
-                self._transport.abort()
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
 
     @property
     def unread_bytes(self) -> int:
         """Bytes written that the peer has not read yet."""
-        if self._transport is None or self.closed:
-            return 0
-        return self._transport.get_write_buffer_size()
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def notify(self, notice: Notice) -> int:
         """Send a notification as a oneway request; return the size of its body in bytes."""
