@@ -250,11 +250,14 @@ async def test_closing_commits_unlocks_and_drops_everything() -> None:
     assert parts.assignment.held == {}
 
 
-async def test_abandoning_commits_nothing_more() -> None:
+async def test_abandoning_reads_and_commits_nothing_more() -> None:
     parts = Parts()
-    held = await parts.take_over()
+    held, other = await parts.take_over(A), await parts.take_over(B)
     fill(held, 1)
+    fill(other, 1)
     held.finish(held.next_message())
     parts.assignment.give_up(A)
     await parts.assignment.abandon()
-    assert parts.committed == {A: 2}
+    assert parts.committed == {A: 2, B: 2}
+    assert parts.fetching == []
+    assert not other.waiting

@@ -1,13 +1,15 @@
 """The loop's thread: calls that would wait for themselves, forks, the end of the interpreter."""
 
+import logging
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from rockhopper import ClientStateError, MessageQueue, ThreadedBroker
-from rockhopper.client.sync.loop_thread import get_loop_thread
+from rockhopper.client.sync.loop_thread import LogRecords, get_loop_thread
 from rockhopper.sync import Admin, Consumer, Producer
 from tests.support.hang import HANG_S
 
@@ -101,6 +103,48 @@ def test_an_exit_in_a_callback_reaches_whoever_waits_and_the_loop_lives_on(
     # A member that was left behind would take the messages of all tests that follow.
     with Admin() as admin:
         assert not admin.groups.state("billing").members
+
+
+@pytest.fixture
+def records(monkeypatch: pytest.MonkeyPatch) -> LogRecords:
+    """Intercept the records of this thread, but only those that the test gives it."""
+    made = LogRecords()
+    monkeypatch.setattr(made, "watch", lambda: None)
+    made.start(threading.get_ident())
+    return made
+
+
+def record(text: str) -> logging.LogRecord:
+    return logging.makeLogRecord({"name": "shop", "levelno": logging.ERROR, "msg": text})
+
+
+def test_intercepted_records_are_logged_before_the_interpreter_ends(
+    records: LogRecords, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(9):
+        assert not records.filter(record(str(number)))
+    records.drain(threading.TIMEOUT_MAX)
+    assert caplog.messages == list("012345678")
+
+
+def test_a_logging_handler_that_fails_keeps_no_other_record_from_being_logged(
+    records: LogRecords, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[BaseException | None] = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: shown.append(error))
+    failure = RuntimeError("the disk is full")
+    handler = logging.Handler()
+
+    def emit(given: logging.LogRecord) -> None:
+        if given.msg == "bad":
+            raise failure
+
+    monkeypatch.setattr(handler, "emit", emit)
+    monkeypatch.setattr(logging.getLogger("shop"), "handlers", [handler])
+    for text in ("bad", "good"):
+        records.filter(record(text))
+    records.drain(threading.TIMEOUT_MAX)
+    assert (shown, caplog.messages) == ([failure], ["good"])
 
 
 LATE = """

@@ -56,6 +56,21 @@ def test_what_was_handed_out_too_often_is_buried_and_the_queue_goes_on(world: Po
     assert dead.properties["RETRY_TOPIC"] == TOPIC
 
 
+def test_a_buried_message_holds_the_offset_until_its_dead_letter_is_on_disk(
+    world: PopWorld,
+) -> None:
+    for _ in range(2):
+        assert bodies(world, count=1) == [b"0"]
+        world.pass_time(1000)
+    (popped,) = world.pop(1, order=True)
+    world.ack(popped)
+    assert world.offsets.get(TOPIC, GROUP, 0) == 0
+    world.flush()
+    assert world.offsets.get(TOPIC, GROUP, 0) == 2
+    world.pass_time(1000)
+    assert bodies(world) == [b"2", b"3"]
+
+
 def test_only_the_messages_that_were_tried_too_often_are_buried(world: PopWorld) -> None:
     assert bodies(world, count=1) == [b"0"]
     world.pass_time(1000)

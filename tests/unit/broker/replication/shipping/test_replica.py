@@ -399,9 +399,11 @@ async def test_who_finds_its_id_taken_takes_nothing_more(tmp_path: Path) -> None
     async with ReplicaRig(tmp_path, 2) as rig:
         master, original = await rig.pair()
         announced = rig.memory.members[original.number]
-        rig.memory.announce(replace(announced, incarnation="another"), original.clock())
-        await until(lambda: bool(original.replica and original.replica.second_because))
-        await rig.complete(1)
+        with structlog.testing.capture_logs() as logs:
+            rig.memory.announce(replace(announced, incarnation="another"), original.clock())
+            await until(lambda: bool(original.replica and original.replica.second_because))
+            await rig.complete(1)
+        assert "another process took over a follower's id" in [log["event"] for log in logs]
         end = master.write(b"x" * 1000)
         await until(lambda: master.confirmed == end)
         assert original.log.data == b""
