@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
 
 class Bar:
@@ -19,7 +19,6 @@ class Bar:
         self._start = start
         self._total = None if end is None else max(end - start, 1)
         self._bar: Progress | None = None
-        self._task: TaskID | None = None
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
@@ -45,7 +44,7 @@ class Bar:
                 console=Console(stderr=True),
                 transient=True,
             )
-            self._task = self._bar.add_task(self._what, total=self._total)
+            self._bar.add_task(self._what, total=self._total)
             self._bar.start()
         return self
 
@@ -60,5 +59,5 @@ class Bar:
 
     def set_position(self, position: int) -> None:
         """Set the current position."""
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=position - self._start)
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=position - self._start)

@@ -16,11 +16,12 @@ def test_a_terminal_gets_a_bar(
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with Bar("Checking", 0, 100) as bar:
-        bar.set_position(50)
+    with Bar("Checking", 100, 400) as bar:
+        bar.set_position(150)
     out, err = capsys.readouterr()
     assert out == ""
     assert "Checking" in err
+    assert "50/300 bytes" in err
 
 
 def test_one_without_an_end_says_that_something_goes_on(
