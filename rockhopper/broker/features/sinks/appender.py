@@ -213,16 +213,13 @@ class BatchAppender:
     def _stage_one(
         self, message: SinkMessage, topic: TopicConfig, queue_id: int, mark: str
     ) -> tuple[int, QueueTail]:
-        text = message.properties
-        if text and not text.endswith("\x02"):
-            text += "\x02"
         store = self._store
         if not topic.attributes:
             tail = store.staging.tail(topic.name, queue_id)
             staged = store.staging.stage_plain(
                 tail,
                 message.body,
-                text,
+                message.properties,
                 self._suffix_with(mark),
                 message.flag,
                 0,
@@ -232,12 +229,12 @@ class BatchAppender:
             )
             if staged is not None:
                 return staged[0], tail
-        return self._stage_generally(message, topic.name, queue_id, text, mark)
+        return self._stage_generally(message, topic.name, queue_id, mark)
 
     def _stage_generally(
-        self, message: SinkMessage, topic: str, queue_id: int, text: str, mark: str
+        self, message: SinkMessage, topic: str, queue_id: int, mark: str
     ) -> tuple[int, QueueTail]:
-        properties = decode_properties(text)
+        properties = decode_properties(message.properties)
         if not properties.get(PROPERTY_UNIQUE_KEY):
             properties[PROPERTY_UNIQUE_KEY] = self._unique_ids.next()
         properties |= decode_properties(self._suffix.decode())
