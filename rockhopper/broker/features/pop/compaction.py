@@ -61,8 +61,7 @@ class Compaction:
         records: list[bytes] = []
         size_bytes = 0
         while self._todo and size_bytes < BYTES_PER_TURN:
-            lane = self._todo[0]
-            self._todo.popleft()
+            lane = self._todo.popleft()
             if not lane.is_dropped:
                 records.append(lane_record(lane))
                 size_bytes += len(records[-1])

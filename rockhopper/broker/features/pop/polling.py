@@ -285,9 +285,6 @@ class PopPolling:
                 self._forget(waiter)
                 waiter.is_last = True
                 run_at_once(waiter.attempt(waiter, None))
-        self._deadlines.clear()
-        self._rung.clear()
-        self._rounds.clear()
 
 
 _OVER = object()
