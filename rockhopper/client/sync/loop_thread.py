@@ -233,15 +233,20 @@ class LogRecords(logging.Filter):
         while True:
             record = self._records.get()
             if isinstance(record, threading.Event):
+                self._report_dropped()
                 record.set()
                 continue
             try:
                 logging.getLogger(record.name).handle(record)
             except Exception:  # of a filter or a handler: no caller could catch it
                 sys.excepthook(*sys.exc_info())
-            if self._dropped_count and self._records.empty():
-                count, self._dropped_count = self._dropped_count, 0
-                log.warning("%d log records were dropped: a logging handler is too slow", count)
+            if self._records.empty():
+                self._report_dropped()
+
+    def _report_dropped(self) -> None:
+        if self._dropped_count:
+            count, self._dropped_count = self._dropped_count, 0
+            log.warning("%d log records were dropped: a logging handler is too slow", count)
 
 
 def _wait(future: Future[Any], is_done: threading.Lock) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper import ClientStateError, MessageQueue, ThreadedBroker
+from rockhopper.client.sync import loop_thread
 from rockhopper.client.sync.loop_thread import LogRecords, get_loop_thread
 from rockhopper.sync import Admin, Consumer, Producer
 from tests.support.hang import HANG_S
@@ -145,6 +146,29 @@ def test_a_logging_handler_that_fails_keeps_no_other_record_from_being_logged(
         records.filter(record(text))
     records.drain(threading.TIMEOUT_MAX)
     assert (shown, caplog.messages) == ([failure], ["good"])
+
+
+def test_records_dropped_because_a_logging_handler_is_too_slow_are_counted_also_at_the_end(
+    records: LogRecords, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_thread, "_RECORDS_MAX", 2)
+    handler, is_logging, may_log = logging.Handler(), threading.Event(), threading.Event()
+
+    def emit(_given: logging.LogRecord) -> None:
+        is_logging.set()
+        may_log.wait()
+
+    monkeypatch.setattr(handler, "emit", emit)
+    monkeypatch.setattr(logging.getLogger("shop"), "handlers", [handler])
+    records.filter(record("0"))
+    is_logging.wait()
+    for text in "1234":
+        records.filter(record(text))
+    records.drain(0.0)
+    may_log.set()
+    records.drain(threading.TIMEOUT_MAX)
+    report = "2 log records were dropped: a logging handler is too slow"
+    assert caplog.messages == ["0", "1", "2", report]
 
 
 LATE = """
