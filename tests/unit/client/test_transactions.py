@@ -305,6 +305,32 @@ async def test_a_commit_that_is_cancelled_is_made_all_the_same(
     assert [end.commit_or_rollback for end in broker.ended] == [COMMIT]
 
 
+async def test_a_close_waits_until_the_outcomes_are_answered(
+    producer: TransactionProducer, broker: MessageBroker
+) -> None:
+    end, may_answer = broker.handlers[37], asyncio.Event()
+
+    async def end_late(request: Command) -> Command:
+        await may_answer.wait()
+        answer = end(request)
+        assert isinstance(answer, Command)
+        return answer
+
+    async def work() -> Transaction:
+        async with producer.transaction(ORDER) as transaction:
+            return transaction
+
+    broker.on(37, end_late)
+    working = asyncio.create_task(work())
+    await broker.wait_for(37)
+    closing = asyncio.create_task(producer.close())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    may_answer.set()
+    await closing
+    assert (await working).is_confirmed
+
+
 @pytest.mark.parametrize(
     ("answer", "sent"),
     [

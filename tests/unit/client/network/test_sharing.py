@@ -79,6 +79,17 @@ async def test_members_that_come_are_noticed_by_the_consumer_of_the_group(broker
             assert len(other.assigned) >= 4
 
 
+async def test_each_consumer_answers_for_its_own_group(broker: Broker) -> None:
+    async with Producer(broker.nameserver, timeout_s=HANG_S) as producer:
+        await producer.send("orders", b"x")
+    async with Connections(broker.nameserver) as shared, Admin(connections=shared) as admin:
+        other = Consumer("other", "orders", connections=shared)
+        async with other, Consumer("billing", {"orders": "paid"}, connections=shared):
+            for group, wanted in (("other", "*"), ("billing", "paid")):
+                state = await admin.groups.state(group)
+                assert list(state.filters.values()) == [{"orders": wanted}]
+
+
 @needs("transactions")
 async def test_each_group_is_asked_about_its_own_transactions(
     caplog: pytest.LogCaptureFixture,

@@ -39,6 +39,18 @@ async def test_what_is_confirmed_is_on_every_replica(tmp_path: Path) -> None:
         await until(lambda: all(member.confirmed == end for member in rig.members))
 
 
+async def test_what_is_confirmed_is_noted_on_the_disk_of_every_replica(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica, "ANNOUNCE_LOOK_S", 0.01)
+    async with ReplicaRig(tmp_path) as rig:
+        master = await rig.master()
+        await rig.complete(3)
+        end = master.write(b"x" * 5000)
+        disks = [tmp_path / str(member.number) for member in rig.members]
+        await until(lambda: all(ReplicaDisk(disk).replicated_offset == end for disk in disks))
+
+
 async def test_another_leads_when_the_master_stops_and_it_follows_when_it_is_back(
     tmp_path: Path,
 ) -> None:

@@ -48,6 +48,17 @@ async def test_a_context_is_added_used_seen_and_removed(home: Path, broker: Brok
     assert "ROCKHOPPER_TLS" not in os.environ
 
 
+@pytest.mark.parametrize(
+    ("nameserver", "why"),
+    [("127.0.0.1:1", "$NAMESRV_ADDR is 127.0.0.1:1"), ("", "none was selected")],
+)
+def test_why_no_context_is_in_use(
+    home: Path, monkeypatch: pytest.MonkeyPatch, nameserver: str, why: str
+) -> None:
+    monkeypatch.setenv("NAMESRV_ADDR", nameserver)
+    assert run("context", "show").stderr == f"note: no context is in use: {why}\n"
+
+
 def test_a_bare_word_must_be_the_name_of_a_host(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
