@@ -56,7 +56,7 @@ def test_why_no_context_is_in_use(
     home: Path, monkeypatch: pytest.MonkeyPatch, nameserver: str, why: str
 ) -> None:
     monkeypatch.setenv("NAMESRV_ADDR", nameserver)
-    assert run("context", "show").stderr == f"note: no context is in use: {why}\n"
+    assert run("context", "show").stderr == f"no context is in use: {why}\n"
 
 
 def test_a_bare_word_must_be_the_name_of_a_host(
