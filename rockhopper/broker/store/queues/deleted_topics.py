@@ -137,7 +137,7 @@ class DeletedTopics:
 
     def hides(self, topic: str, commit_log_offset: int) -> bool:
         """Return whether a record belongs to a topic that was deleted after it was written."""
-        return bool(self._ends) and commit_log_offset < self._ends.get(topic, 0)
+        return commit_log_offset < self._ends.get(topic, 0)
 
 
 class DeletedQueues:
