@@ -1,12 +1,14 @@
 """The notes of deleted topics: each is an append, and survives what befalls their file."""
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.record_file import read_records
 from rockhopper.broker.store.queues.deleted_topics import DeletedTopics
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import Stores, flush, put
@@ -36,12 +38,21 @@ def test_a_deletion_writes_no_more_for_those_before_it(
     topics = opened(path)
     for number in range(500):
         topics.record_deletion(f"topic{number:04d}", 1000 + number)
+    assert not read_records(path).damages
     assert len(written) == 500
     assert len(set(written)) == 1
     again = opened(path)
     assert dict(again) == {f"topic{number:04d}": 1000 + number for number in range(500)}
     assert again.hides("topic0007", 1006)
     assert not again.hides("topic0007", 1007)
+    assert not again.hides("another", 0)
+
+
+def test_a_deletion_leaves_no_file_open(path: Path) -> None:
+    topics = opened(path)
+    before = len(os.listdir("/proc/self/fd"))
+    topics.record_deletion("A", 7)
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_note_is_on_disk_before_anything_is_deleted(
@@ -59,7 +70,9 @@ def test_a_note_is_on_disk_before_anything_is_deleted(
     assert b"A" in synced[-1]
 
 
-def test_the_list_that_early_builds_wrote_counts_and_is_taken_over(path: Path) -> None:
+def test_the_list_that_early_builds_wrote_counts_and_is_taken_over(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     former = path.with_suffix(".json")
     former.parent.mkdir()
     former.write_text('{\n  "Old": 50,\n  "Both": 60\n}')
@@ -68,7 +81,9 @@ def test_the_list_that_early_builds_wrote_counts_and_is_taken_over(path: Path) -
     assert former.exists()
     topics.record_deletion("Both", 70)
     assert not former.exists()
-    assert dict(opened(path)) == {"Old": 50, "Both": 70}
+    monkeypatch.setattr(disk, "write_atomically", None)
+    topics.record_deletion("New", 80)
+    assert dict(opened(path)) == {"Old": 50, "Both": 70, "New": 80}
 
 
 def test_notes_that_the_log_does_not_reach_back_to_are_dropped(path: Path) -> None:
