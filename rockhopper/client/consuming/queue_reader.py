@@ -162,7 +162,7 @@ class QueueReader:
                 text = "reading from %s is interrupted: %s"
                 self._outages.warn(log, error.address or name, text, name, error)
                 outages += 1
-                await self._pause(min(0.05 * 2**outages, 2.0))
+                await self._pause(min(0.05 * 2 ** min(outages, 10), 2.0))
                 continue
             if outages:
                 name = self.queue.broker_name

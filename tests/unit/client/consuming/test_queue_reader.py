@@ -86,6 +86,17 @@ async def test_an_outage_is_waited_out_with_growing_pauses_and_logged_once(
     assert caplog.text.count("has resumed") == 1
 
 
+async def test_an_outage_may_last_for_any_time(readers: list[QueueReader]) -> None:
+    script = Script(*[BrokerUnreachableError("gone")] * 2000, result(0))
+    reader = start(script, readers)
+    assert reader.task is not None
+    done = asyncio.create_task(script.is_done.wait())
+    await asyncio.wait([done, reader.task], return_when=asyncio.FIRST_COMPLETED)
+    assert done.done()
+    assert reader.has_message
+    assert script.pauses == [0.1, 0.2, 0.4, 0.8, 1.6] + [2.0] * 1995
+
+
 async def test_after_an_outage_the_broker_need_not_hold_its_first_answer(
     readers: list[QueueReader], caplog: pytest.LogCaptureFixture
 ) -> None:
