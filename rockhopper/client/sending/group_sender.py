@@ -202,7 +202,7 @@ class GroupSender:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            if not turn.cancelled():
                 self._leave()
             raise
 
