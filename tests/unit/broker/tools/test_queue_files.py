@@ -35,6 +35,21 @@ def test_a_place_in_the_log_is_found_in_a_queue_whose_first_files_have_expired(
     assert queue.range_from(places[-1] + 1) == (13, 13)
 
 
+def test_an_empty_newest_file_ends_a_queue_where_the_one_before_it_does(tmp_path: Path) -> None:
+    store = open_stores.open_store(tmp_path, Clock(), consume_queue_file_size_bytes=20 * 5)
+    for _ in range(5):
+        open_stores.put(store, b"x", "A")
+    open_stores.close(store)
+    first, second = (tmp_path / "consumequeue/A/0" / f"{base:020}" for base in (0, 100))
+    second.write_bytes(bytes(100))
+    queues = QueueDirectories(StoreLayout(tmp_path))
+    assert queues.open("A", 0).find_end() == 100
+    first.write_bytes(first.read_bytes()[:80].ljust(100, b"\0"))
+    assert queues.open("A", 0).find_end() == 80
+    first.unlink()
+    assert queues.open("A", 0).range_from(0) == (5, 5)
+
+
 def test_batches_are_counted_by_their_messages(tmp_path: Path) -> None:
     store = apache_golden.unpack("batch", tmp_path)
     queues = QueueDirectories(StoreLayout(store.path))
