@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,13 @@ def test_a_place_in_the_log_is_found_in_a_queue_whose_first_files_have_expired(
     for number, place in enumerate(places):
         assert queue.range_from(place) == (max(number, 5), 13)
     assert queue.range_from(places[-1] + 1) == (13, 13)
+
+
+def test_a_queue_that_was_read_leaves_no_file_open(root: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    queues = QueueDirectories(StoreLayout(root))
+    assert all(queues.open(*queue).range_from(0)[1] == end for queue, end in queues.ends().items())
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_an_empty_newest_file_ends_a_queue_where_the_one_before_it_does(tmp_path: Path) -> None:
