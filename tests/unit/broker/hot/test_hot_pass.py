@@ -447,3 +447,12 @@ async def test_too_much_that_waits_for_the_disk_makes_the_broker_busy(tmp_path: 
     broker.serve([send(4, properties="UNIQ_KEY\x01AB\x02WAIT\x01false\x02")])
     assert codes(broker) == [(4, 0)]
     broker.close()
+
+
+def test_sends_are_refused_until_the_broker_accepts_them(broker: HotBroker) -> None:
+    live = broker.served.config.live
+    now_ms = broker.served.store.staging.read_clock()
+    for opaque, opens_ms in enumerate((now_ms + 1, now_ms)):
+        live.accept_send_from_ms = opens_ms
+        broker.serve([send(opaque)])
+    assert codes(broker) == [(0, ResponseCode.SYSTEM_ERROR), (1, 0)]

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.name_server.service import NameService
+from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.config_file import build_config
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.users.access import AccessRules
 from rockhopper.protocol.codes import RequestCode
 from tests.support.held_clock import HeldClock
@@ -57,3 +59,23 @@ async def test_a_broker_that_falls_silent_leaves_the_routes_and_is_disconnected(
                 await asyncio.sleep(0)
             assert (service.routes.route("orders", "") is not None) == is_known
         await broker.task
+
+
+async def test_closing_saves_the_operators_values_and_looks_for_no_silent_broker(
+    config: BrokerConfig,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    service: NameService,
+) -> None:
+    scans: list[int] = []
+    monkeypatch.setattr(service.routes, "expire", scans.append)
+    timers = HeldClock(monkeypatch)
+    service.values.set_value("N", "k", "v")
+    await service.close()
+    timers.advance(config.name_service.scan_interval_ms / 1000)
+    for _ in range(2):
+        await asyncio.sleep(0)
+    assert scans == []
+    again = KeyValueTable(StoreLayout.from_config(config.store).config / "kvConfig.json")
+    again.load()
+    assert again.get("N", "k") == "v"

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.trusted_time import FILE_NAME, NOTE_INTERVAL_MS, TrustedTime
 
 HOUR_MS = 3_600_000
@@ -123,6 +124,30 @@ def test_a_damaged_note_is_none(machine: Machine) -> None:
     with capture_logs() as lines:
         assert machine.start()(RESERVED_MS) == START_MS
     assert len(lines) == 1
+
+
+def test_a_step_seen_while_the_time_is_saved_is_saved_next(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trusted = machine.start()
+    trusted(RESERVED_MS)
+    trusted.note()
+    machine.pass_time(NOTE_INTERVAL_MS)
+    trusted(RESERVED_MS)
+    write = disk.write_atomically
+    saved: list[bytes] = []
+
+    def write_slowly(path: Path, content: bytes) -> None:
+        if not saved:
+            machine.wall_ms += DAY_MS
+            trusted(RESERVED_MS)
+        saved.append(content)
+        write(path, content)
+
+    monkeypatch.setattr(disk, "write_atomically", write_slowly)
+    trusted.note()
+    trusted.note()
+    assert len(saved) == 2
 
 
 def test_the_time_is_noted_now_and_then_and_with_each_step(machine: Machine) -> None:

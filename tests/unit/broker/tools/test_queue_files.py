@@ -5,6 +5,7 @@ import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.log.log_scan import Record
+from rockhopper.broker.tools import queue_files
 from rockhopper.broker.tools.queue_files import FoundWitnesses, QueueDirectories
 from rockhopper.broker.tools.store_view import StoreView
 from tests.support import apache_golden, open_stores, tool_stores
@@ -99,3 +100,21 @@ def test_a_copy_of_a_record_is_known_by_its_original(root: Path) -> None:
     assert opinion(records[3]) is False
     assert opinion(records[4]) is None
     assert opinion(None) is None
+
+
+def test_a_name_that_no_directory_can_have_is_no_evidence(root: Path) -> None:
+    view = StoreView(root)
+    record = next(record for record, _ in view.records())._replace(topic=b"../x")
+    assert FoundWitnesses(view.queues, view.record_at).opinion(record) is None
+
+
+def test_the_search_for_an_entry_is_given_up_after_many_queues(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = StoreView(root)
+    record = next(record for record, _ in view.records())
+    found = []
+    for searches_max in (0, 99):
+        monkeypatch.setattr(queue_files, "_SEARCHES_MAX", searches_max)
+        found.append(FoundWitnesses(view.queues, view.record_at).end_of(record.offset))
+    assert found == [None, record.end_offset]

@@ -15,6 +15,7 @@ from rockhopper.client.errors import BrokerUnreachableError
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.message import StoredMessage
+from tests.support.held_clock import HeldClock
 from tests.support.turns import until
 
 A, B = MessageQueue("orders", "a", 0), MessageQueue("orders", "a", 1)
@@ -261,3 +262,18 @@ async def test_abandoning_reads_and_commits_nothing_more() -> None:
     assert parts.committed == {A: 2, B: 2}
     assert parts.fetching == []
     assert not other.waiting
+
+
+async def test_an_abandoned_assignment_forgets_the_commit_of_what_was_finished(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parts, clock = Parts(), HeldClock(monkeypatch)
+    held = await parts.take_over()
+    fill(held, 1)
+    held.finish(held.next_message())
+    parts.assignment.idle(held)
+    await parts.assignment.abandon()
+    clock.advance(1)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert parts.committed == {A: 2}

@@ -13,6 +13,7 @@ from rockhopper.client.errors import (
     MalformedAnswerError,
     RequestTimeoutError,
 )
+from rockhopper.client.network import connection as network_connection
 from rockhopper.client.network.connection import BrokerConnection
 from rockhopper.client.network.connection_pool import ConnectionPool
 from rockhopper.client.network.tls import UNANSWERED_REMEDY
@@ -255,16 +256,21 @@ async def test_a_broken_connection_fails_what_was_under_way_and_is_made_again_on
     assert (await pool.request(server.address, Command(28, body=b"again"), 5)).body == b"again"
 
 
-@pytest.mark.parametrize("is_first", [True, False])
-async def test_a_connection_closed_before_any_answer_suggests_tls(
-    server: FakeServer, pool: ConnectionPool, is_first: bool
+@pytest.mark.parametrize(("is_first", "is_tls"), [(True, False), (False, False), (True, True)])
+async def test_a_plain_connection_closed_before_any_answer_suggests_tls(
+    server: FakeServer,
+    pool: ConnectionPool,
+    monkeypatch: pytest.MonkeyPatch,
+    is_first: bool,
+    is_tls: bool,
 ) -> None:
+    monkeypatch.setattr(network_connection, "is_tls_transport", lambda transport: is_tls)
     server.on(30, lambda request: server.drop_connections())
     if not is_first:
         await pool.request(server.address, Command(28), 5)
     with pytest.raises(BrokerUnreachableError, match="broke") as caught:
         await pool.request(server.address, Command(30), 5)
-    assert caught.value.remedy == (UNANSWERED_REMEDY if is_first else None)
+    assert caught.value.remedy == (UNANSWERED_REMEDY if is_first and not is_tls else None)
 
 
 async def test_a_refused_connection_names_the_address_and_what_to_check(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.store.files.errors import DiskFullError
 from rockhopper.broker.users.errors import IllegalMessage
 from rockhopper.protocol.subscription import Subscription
 from tests.support.pop_world import GROUP, TOPIC, PopWorld
@@ -52,7 +53,7 @@ def test_what_was_handed_out_too_often_is_buried_and_the_queue_goes_on(world: Po
         world.pass_time(1000)
     assert bodies(world, count=1) == [b"1"]
     (dead,) = world.dead()
-    assert dead.body == b"0"
+    assert (dead.body, dead.reconsume_times, dead.store_time_ms) == (b"0", 2, world.clock())
     assert dead.properties["RETRY_TOPIC"] == TOPIC
 
 
@@ -69,6 +70,34 @@ def test_a_buried_message_holds_the_offset_until_its_dead_letter_is_on_disk(
     assert world.offsets.get(TOPIC, GROUP, 0) == 2
     world.pass_time(1000)
     assert bodies(world) == [b"2", b"3"]
+
+
+def test_a_message_is_kept_while_the_store_refuses_its_dead_letter(
+    world: PopWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        assert bodies(world, count=1) == [b"0"]
+        world.pass_time(1000)
+
+    def refuse() -> None:
+        raise DiskFullError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "check_writable", refuse)
+        with pytest.raises(DiskFullError):
+            world.pop(1, order=True)
+        assert world.dead() == []
+    assert bodies(world, count=1) == [b"1"]
+    assert [message.body for message in world.dead()] == [b"0"]
+
+
+def test_a_message_too_large_for_the_dead_letters_is_handed_out_again(
+    world: PopWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.pop_service.reviving, "bury", lambda lane, message: False)
+    for _ in range(4):
+        assert bodies(world, count=1) == [b"0"]
+        world.pass_time(1000)
 
 
 def test_only_the_messages_that_were_tried_too_often_are_buried(world: PopWorld) -> None:

@@ -16,6 +16,7 @@ from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.put import MessageToStore
 from rockhopper.broker.store.reading.get_result import GetResult
 from rockhopper.protocol.store.message_codec import decode_messages
+from tests.support.open_stores import flush
 from tests.support.pop_world import DEAD, GROUP, RETRY, TOPIC, PopWorld
 
 
@@ -532,3 +533,21 @@ def test_the_time_of_the_newest_pop_is_known(world: PopWorld) -> None:
     world.clock.advance(3_600_000)
     world.pop()
     assert world.pop_service.lanes.newest_ms == world.clock.now_ms
+
+
+async def test_a_clean_stop_waits_for_the_copies_of_redelivered_messages(
+    world: PopWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.send(b"a")
+    world.pop()
+    world.pass_time(1000)
+    waited: list[int] = []
+
+    async def wait_for_disk(end_offset: int) -> None:
+        waited.append(end_offset)
+        flush(world.store)
+
+    monkeypatch.setattr(world.store.safe_point, "wait_for_disk", wait_for_disk)
+    await world.pop_service.close()
+    assert waited == [world.store.log.written_offset]
+    assert world.offsets.get(TOPIC, GROUP, 0) == 1

@@ -82,3 +82,5 @@ def test_an_administrator_may_forbid_it(rig: TimerRig, handle: str) -> None:
     live.recall_message_enable = True
     live.accept_send_from_ms = rig.clock.now_ms + 1
     assert rig.recall(handle).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    live.accept_send_from_ms = rig.clock.now_ms
+    assert rig.recall(handle).code == ResponseCode.SUCCESS

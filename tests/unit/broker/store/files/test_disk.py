@@ -8,6 +8,7 @@ import pytest
 
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import TooManyOpenFilesError
+from tests.support.crashing_disk import CrashingDisk
 
 
 def failing(code: int) -> object:
@@ -169,3 +170,19 @@ def test_removing_counts_the_files_that_were_there(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     assert disk.remove_files([tmp_path / "a", tmp_path / "b"]) == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_synced_paths_and_their_names_survive_a_power_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    crashing = CrashingDisk(tmp_path, monkeypatch)
+    paths = [tmp_path / "a" / "one", tmp_path / "a" / "two", tmp_path / "b" / "three"]
+    for path in paths:
+        path.write_text(path.name)
+    (tmp_path / "b" / "other").touch()
+    disk.sync_paths([paths[0], tmp_path / "missing", *paths[1:]])
+    crashing.crash()
+    assert [path.read_text() for path in paths] == ["one", "two", "three"]
+    crashing.close()
