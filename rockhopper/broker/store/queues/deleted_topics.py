@@ -50,10 +50,12 @@ class DeletedTopics:
         self._quarantine = quarantine
         self._former_path = path.with_suffix(".json")
         self._read = read_records(path) if path.exists() else None
-        notes = [] if self._read is None else self._read.records
         self._has_former = self._former_path.exists()
-        self._ends = self._former_ends() | ends_of(notes)
-        self._note_count = len(notes)
+        self._ends = self._former_ends()
+        self._note_count = 0
+        if self._read is not None:
+            self._ends |= ends_of(self._read.records)
+            self._note_count = len(self._read.records)
         self._size_bytes = 0
 
     def _former_ends(self) -> dict[str, int]:
