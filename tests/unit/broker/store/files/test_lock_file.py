@@ -66,8 +66,25 @@ def test_second_attempt_of_the_same_process_is_refused_and_does_no_harm(tmp_path
 
 
 def test_it_can_be_taken_again_after_release(tmp_path: Path) -> None:
-    lock(tmp_path).release()
-    lock(tmp_path).release()
+    open_before = count_open_files()
+    for _ in range(2):
+        held = lock(tmp_path)
+        held.release()
+        held.release()
+    assert count_open_files() == open_before
+
+
+def test_a_commit_log_that_another_store_uses_is_refused_until_its_release(tmp_path: Path) -> None:
+    log, roots = tmp_path / "log", (tmp_path / "a", tmp_path / "b")
+    for directory in (log, *roots):
+        directory.mkdir()
+    first, second = map(lock, roots)
+    first.lock_commit_log(log)
+    with pytest.raises(StoreLockedError, match="storePathCommitLog"):
+        second.lock_commit_log(log)
+    first.release()
+    second.lock_commit_log(log)
+    second.release()
 
 
 def test_file_holds_the_text_that_rocketmq_writes(tmp_path: Path) -> None:
