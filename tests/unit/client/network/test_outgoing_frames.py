@@ -115,6 +115,19 @@ async def test_a_sender_waits_for_the_peer_and_for_those_before_it(written: Writ
     assert written.outgoing.is_writable
 
 
+async def test_senders_go_on_one_after_the_other_while_the_peer_accepts_the_data(
+    written: Written,
+) -> None:
+    written.outgoing.pause()
+    waiting = [asyncio.create_task(written.outgoing.wait_writable(300_000)) for _ in range(3)]
+    await end_iteration()
+    written.outgoing.resume()
+    await asyncio.sleep(0)
+    assert [each.done() for each in waiting] == [True, False, False]
+    await asyncio.gather(*waiting)
+    assert written.outgoing.is_writable
+
+
 async def test_all_senders_go_on_at_the_end(written: Written) -> None:
     written.outgoing.pause()
     waiting = [asyncio.create_task(written.outgoing.wait_writable(1)) for _ in range(3)]

@@ -23,6 +23,7 @@ def static(broker: str = "c", *pieces: MappingItem) -> StaticTopic:
         (EMPTY, True, True),
         (NEW, False, False),
         (MappingItem(0, 0, "a", 0, 5, 3), False, False),
+        (MappingItem(0, 0, "a", 0, 0, 0), True, True),
     ],
 )
 def test_a_piece_grows_or_has_ended(piece: MappingItem, is_ended: bool, is_empty: bool) -> None:
