@@ -1,5 +1,6 @@
 """BrokerClock: one time that goes back never, whatever is done to the wall clock."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.kernel.members.consumer_groups import Client, ConsumeSettings
-from rockhopper.broker.server.loop.clock import BrokerClock
+from rockhopper.broker.server.loop.clock import BrokerClock, wall_clock_ms
 from tests.support.features import NAMES, pop_of, sinks_of, transactions_of
 from tests.support.peers import Clock, Peer
 from tests.support.served_broker import ServedBroker
@@ -31,6 +32,19 @@ def test_it_shows_the_wall_clock_while_nobody_sets_that(wall: Clock, clock: Brok
             wall.advance(HOUR_MS)
             assert clock.steady_ms() == wall.now_ms
     assert lines == []
+
+
+def test_it_shows_the_wall_clock_whenever_the_monotonic_one_began(wall: Clock) -> None:
+    clock = BrokerClock(wall, lambda: HOUR_MS * 1_000_000 + wall.monotonic_ns())
+    assert clock.steady_ms() == wall.now_ms
+    wall.advance(1)
+    assert clock.steady_ms() == wall.now_ms
+
+
+def test_the_wall_clock_counts_milliseconds() -> None:
+    before_ns = time.time_ns()
+    wall_ms = wall_clock_ms()
+    assert before_ns // 1_000_000 <= wall_ms <= time.time_ns() // 1_000_000
 
 
 def test_it_goes_on_when_the_wall_clock_is_set_back(wall: Clock, clock: BrokerClock) -> None:
