@@ -142,3 +142,12 @@ def test_one_that_goes_back_among_others_is_told_so(
     frames.append(commit(opaque=77, queueId="2", commitOffset="3"))
     found, expected = (outcome(broker, *frames) for broker in brokers)
     assert found == expected
+
+
+def test_a_commit_of_a_static_topic_goes_the_general_way(
+    brokers: list[HotBroker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = brokers[0]
+    monkeypatch.setattr(broker.served.tables.topics, "mappings", {"orders": None})
+    commits = PlainCommits(broker.served.kernel)
+    assert commits.serve(broker.peer.connection, [commit()], 0) == (0, b"")

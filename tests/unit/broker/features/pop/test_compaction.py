@@ -164,6 +164,20 @@ async def test_closing_begins_nothing_more(compacted: Compacted) -> None:
     assert compacted.numbers() == [0, 1]
 
 
+async def test_closing_waits_until_older_files_are_deleted_and_none_is_added_meanwhile(
+    compacted: Compacted,
+) -> None:
+    compacted.pop(3)
+    compacted.compaction.consider()
+    await asyncio.sleep(0)
+    assert compacted.compaction.deleting is not None
+    compacted.pop(3, times=12)
+    compacted.compaction.consider()
+    await compacted.compaction.close()
+    assert compacted.compaction.deleting is None
+    assert compacted.numbers() == [1]
+
+
 async def test_after_a_full_disk_it_is_tried_again_when_as_much_has_come_as_made_it_begin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,12 @@ def test_a_queue_is_blocked_until_its_batch_is_settled(world: PopWorld) -> None:
     assert world.offsets.get(TOPIC, GROUP, 0) == 2
 
 
+def test_a_batch_ends_when_a_pull_consumer_commits_behind_it(world: PopWorld) -> None:
+    assert bodies(world) == [b"0", b"1"]
+    world.offsets.commit(TOPIC, GROUP, 0, 3)
+    assert bodies(world) == [b"3"]
+
+
 def test_the_same_attempt_gets_the_same_messages_again(world: PopWorld) -> None:
     assert bodies(world, attempt_id="a") == [b"0", b"1"]
     assert bodies(world, attempt_id="b") == []

@@ -8,16 +8,19 @@ from typing import Any
 import pytest
 
 from rockhopper.broker.features.pop.compaction import Compaction
-from rockhopper.broker.features.pop.reading import PopRequest
+from rockhopper.broker.features.pop.reading import PopAnswer, PopRequest
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.server.loop.cooperative_work import run_at_once
 from rockhopper.broker.store.files.errors import DiskFullError
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.put import MessageToStore
 from rockhopper.broker.store.reading.get_result import GetResult
+from rockhopper.broker.users.errors import TopicNotFound
 from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.open_stores import flush
+from tests.support.peers import Peer
 from tests.support.pop_world import DEAD, GROUP, RETRY, TOPIC, PopWorld
+from tests.support.turns import until
 
 
 @pytest.fixture
@@ -280,6 +283,114 @@ def test_lanes_of_a_group_or_topic_that_was_deleted_are_forgotten(world: PopWorl
         world.pop_service.lanes.open(group, topic, 0, 0)
     world.pop_service.expire()
     assert [(lane.group, lane.topic) for lane in world.pop_service.lanes] == [(GROUP, TOPIC)]
+
+
+@pytest.mark.parametrize(
+    ("event", "arguments", "left"),
+    [
+        ("group_deleted", (GROUP,), [("others", TOPIC)]),
+        ("topic_purged", (TOPIC,), [(GROUP, "bills")]),
+        ("topic_changed", (TOPIC, None), [(GROUP, "bills")]),
+        ("topic_changed", (TOPIC, TopicConfig(TOPIC)), None),
+        ("purge", (), []),
+    ],
+)
+def test_lanes_go_with_their_group_or_topic(
+    world: PopWorld, event: str, arguments: tuple[object, ...], left: list[tuple[str, str]] | None
+) -> None:
+    lanes = [(GROUP, TOPIC), ("others", TOPIC), (GROUP, "bills")]
+    for group, topic in lanes:
+        world.pop_service.lanes.open(group, topic, 0, 0)
+    getattr(world.pop_service, event)(*arguments)
+    found = [(lane.group, lane.topic) for lane in world.pop_service.lanes]
+    assert found == (lanes if left is None else left)
+
+
+async def test_a_start_forgets_what_is_gone_and_revives_what_is_due(world: PopWorld) -> None:
+    world.send(b"a")
+    world.pop()
+    world.clock.advance(1000)
+    lanes = world.pop_service.lanes
+    lanes.open("gone", TOPIC, 0, 0)
+    lost = lanes.open(GROUP, RETRY, 0, 9)  # a power cut took the messages
+    world.topics.configs[RETRY] = TopicConfig(RETRY)
+    world.pop_service.start()
+    assert lanes.get("gone", TOPIC, 0) is None
+    assert lost.cursor == 0
+    await until(lambda: world.pop_service.reviving.revived == 1)
+    world.pop_service.stop()
+    assert bodies(world) == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("event", "outcome"),
+    [
+        ("its topic is deleted", TopicNotFound),
+        ("its group is reset to a message", 1),
+        ("the broker stops", 0),
+    ],
+)
+async def test_a_waiting_pop_is_answered_at_once(
+    world: PopWorld, event: str, outcome: object
+) -> None:
+    outcomes: list[object] = []
+    world.send(b"a")
+    (popped,) = world.pop()
+    world.ack(popped)
+
+    def tell(answer: PopAnswer) -> None:
+        outcomes.append(answer.count)
+
+    def fail(error: Exception) -> None:
+        outcomes.append(type(error))
+
+    def check() -> None:
+        if TOPIC not in world.topics:
+            raise TopicNotFound("gone")
+
+    service, wanted = world.pop_service, PopRequest(GROUP, TOPIC, -1, 32, 1000, False)
+    assert service.wait(Peer().connection, wanted, 30.0, tell, fail, check)
+    if event == "its topic is deleted":
+        del world.topics.configs[TOPIC]
+        service.topic_changed(TOPIC, None)
+    elif event == "the broker stops":
+        service.stop()
+    else:
+        world.offsets.reset(TOPIC, GROUP, 0, 0)
+        service.group_reset(GROUP, TOPIC)
+    for _ in range(2):
+        await asyncio.sleep(0)
+    assert outcomes == [outcome]
+
+
+def test_no_more_messages_are_in_flight_than_the_setting_allows(tmp_path: Path) -> None:
+    world = PopWorld(tmp_path / "store", popInflightMessageThreshold="2")
+    for body in (b"a", b"b", b"c"):
+        world.send(body)
+    first, second = world.pop()
+    assert (first.body, second.body, bodies(world)) == (b"a", b"b", [])
+    world.ack(second)
+    assert bodies(world) == [b"c"]
+    world.abandon()
+
+
+def test_redelivered_messages_come_though_the_group_starts_at_the_newest(tmp_path: Path) -> None:
+    world = PopWorld(tmp_path / "store", initialOffset="strict")
+    world.pop(from_newest=True)
+    world.send(b"a")
+    for _ in range(2):
+        assert [popped.body for popped in world.pop(from_newest=True)] == [b"a"]
+        world.pass_time(1000)
+    world.abandon()
+
+
+def test_copies_on_disk_are_settled_without_a_pop(world: PopWorld) -> None:
+    world.send(b"a")
+    world.pop()
+    world.pass_time(1000)
+    flush(world.store)
+    world.pop_service.expire()
+    assert world.offsets.get(TOPIC, GROUP, 0) == 1
 
 
 def test_new_group_starts_at_the_newest_message_if_the_first_has_expired(

@@ -271,6 +271,7 @@ def test_what_is_wanted_later_waits_where_it_is_redirected(appends: Appends) -> 
     assert appends.later == ["TopicA"]
     (waiting,) = messages(appends.store, "Later")
     assert (waiting.body, waiting.properties["RH_SINK"]) == (b"a", f"{BATCH}:0")
+    assert waiting.properties["CLUSTER"] == "c"
     assert bodies(appends.store) == [b"b"]
 
 
