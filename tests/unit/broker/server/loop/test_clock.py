@@ -41,6 +41,13 @@ def test_it_shows_the_wall_clock_whenever_the_monotonic_one_began(wall: Clock) -
     assert clock.steady_ms() == wall.now_ms
 
 
+def test_what_has_passed_does_not_depend_on_the_wall_clock(wall: Clock, clock: BrokerClock) -> None:
+    before_ms = clock.passed_ms()
+    wall.set_by(HOUR_MS)
+    wall.advance(7)
+    assert clock.passed_ms() == before_ms + 7
+
+
 def test_the_wall_clock_counts_milliseconds() -> None:
     before_ns = time.time_ns()
     wall_ms = wall_clock_ms()
