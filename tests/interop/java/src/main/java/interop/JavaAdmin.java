@@ -152,6 +152,7 @@ final class JavaAdmin {
         DefaultMQAdminExt admin =
                 new DefaultMQAdminExt(JavaClient.intOr(command, "timeoutMs", 10_000));
         admin.setNamesrvAddr(command.getString("nameserver"));
+        admin.setMqClientApiTimeout(30_000); // 3 s are too few for a cold JVM on a busy machine
         admin.setInstanceName(JavaClient.instanceName(command));
         admin.start();
         try {

@@ -20,6 +20,7 @@ final class JavaGroups {
     private static DefaultMQPushConsumer consumer(JSONObject command) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(command.getString("group"));
         consumer.setNamesrvAddr(command.getString("nameserver"));
+        consumer.setMqClientApiTimeout(30_000); // 3 s are too few for a cold JVM on a busy machine
         consumer.setInstanceName(JavaClient.instanceName(command));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setMaxReconsumeTimes(JavaClient.intOr(command, "maxReconsumeTimes", -1));

@@ -32,6 +32,7 @@ final class JavaPopConsumer {
         setMode(command, topic, group);
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(command.getString("nameserver"));
+        consumer.setMqClientApiTimeout(30_000); // 3 s are too few for a cold JVM on a busy machine
         consumer.setInstanceName(JavaClient.instanceName(command));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setClientRebalance(false);
@@ -80,6 +81,7 @@ final class JavaPopConsumer {
     private static void setMode(JSONObject command, String topic, String group) throws Exception {
         DefaultMQAdminExt admin = new DefaultMQAdminExt();
         admin.setNamesrvAddr(command.getString("nameserver"));
+        admin.setMqClientApiTimeout(30_000); // 3 s are too few for a cold JVM on a busy machine
         admin.setInstanceName(JavaClient.instanceName(command) + "-mode");
         admin.start();
         try {

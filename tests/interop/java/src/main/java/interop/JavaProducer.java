@@ -46,6 +46,7 @@ final class JavaProducer {
                         JavaClient.stringOr(command, "group", "interop-producer"),
                         JavaClient.hook(command));
         producer.setNamesrvAddr(command.getString("nameserver"));
+        producer.setMqClientApiTimeout(30_000); // 3 s are too few for a cold JVM on a busy machine
         producer.setInstanceName(JavaClient.instanceName(command));
         producer.setSendMsgTimeout(JavaClient.intOr(command, "timeoutMs", 10_000));
         producer.setRetryTimesWhenSendFailed(0);

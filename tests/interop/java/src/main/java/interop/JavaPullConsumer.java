@@ -25,6 +25,7 @@ final class JavaPullConsumer {
         DefaultMQPullConsumer consumer =
                 new DefaultMQPullConsumer(JavaClient.stringOr(command, "group", "interop-pull"));
         consumer.setNamesrvAddr(command.getString("nameserver"));
+        consumer.setMqClientApiTimeout(30_000); // 3 s are too few for a cold JVM on a busy machine
         consumer.setInstanceName(JavaClient.instanceName(command));
         String expression = JavaClient.stringOr(command, "expression", "*");
         JSONArray messages = new JSONArray();
@@ -69,6 +70,7 @@ final class JavaPullConsumer {
     static JSONArray litePull(JSONObject command) throws Exception {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(command.getString("group"));
         consumer.setNamesrvAddr(command.getString("nameserver"));
+        consumer.setMqClientApiTimeout(30_000); // 3 s are too few for a cold JVM on a busy machine
         consumer.setInstanceName(JavaClient.instanceName(command));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(

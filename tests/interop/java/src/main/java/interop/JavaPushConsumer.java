@@ -31,6 +31,7 @@ final class JavaPushConsumer {
                 JavaClient.hook(command),
                 new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(command.getString("nameserver"));
+        consumer.setMqClientApiTimeout(30_000); // 3 s are too few for a cold JVM on a busy machine
         consumer.setInstanceName(JavaClient.instanceName(command));
         boolean fromFirst = !"last".equals(command.getString("from"));
         consumer.setConsumeFromWhere(fromFirst

@@ -22,6 +22,7 @@ final class JavaRequestReply {
         DefaultMQProducer producer =
                 new DefaultMQProducer(JavaClient.stringOr(command, "producerGroup", "java-rpc"));
         producer.setNamesrvAddr(command.getString("nameserver"));
+        producer.setMqClientApiTimeout(30_000); // 3 s are too few for a cold JVM on a busy machine
         producer.setInstanceName(JavaClient.instanceName(command));
         producer.start();
         return producer;
@@ -51,6 +52,7 @@ final class JavaRequestReply {
         CountDownLatch missing = new CountDownLatch(command.getIntValue("count"));
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(command.getString("group"));
         consumer.setNamesrvAddr(command.getString("nameserver"));
+        consumer.setMqClientApiTimeout(30_000); // 3 s are too few for a cold JVM on a busy machine
         consumer.setInstanceName(JavaClient.instanceName(command));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(command.getString("topic"), "*");

@@ -35,6 +35,7 @@ final class JavaSteady {
         JavaSteady steady = new JavaSteady(command);
         DefaultMQProducer producer = steady.producer;
         producer.setNamesrvAddr(command.getString("nameserver"));
+        producer.setMqClientApiTimeout(30_000); // 3 s are too few for a cold JVM on a busy machine
         producer.setInstanceName(JavaClient.instanceName(command));
         producer.setSendMsgTimeout(JavaClient.intOr(command, "timeoutMs", 3_000));
         producer.setRetryTimesWhenSendFailed(JavaClient.intOr(command, "retries", 2));

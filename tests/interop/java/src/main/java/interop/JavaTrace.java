@@ -18,6 +18,7 @@ final class JavaTrace {
         String id = command.getString("msgId");
         DefaultMQAdminExt admin = new DefaultMQAdminExt();
         admin.setNamesrvAddr(command.getString("nameserver"));
+        admin.setMqClientApiTimeout(30_000); // 3 s are too few for a cold JVM on a busy machine
         admin.setInstanceName(JavaClient.instanceName(command));
         admin.start();
         JSONArray answer = new JSONArray();

@@ -35,6 +35,7 @@ final class JavaTransactions implements TransactionListener {
         TransactionMQProducer producer =
                 new TransactionMQProducer(JavaClient.stringOr(command, "group", "interop-payers"));
         producer.setNamesrvAddr(command.getString("nameserver"));
+        producer.setMqClientApiTimeout(30_000); // 3 s are too few for a cold JVM on a busy machine
         producer.setInstanceName(JavaClient.instanceName(command));
         producer.setSendMsgTimeout(10_000);
         producer.setHeartbeatBrokerInterval(200);

@@ -85,6 +85,7 @@ public final class LegacyClient {
     private static <P extends DefaultMQProducer> P started(JSONObject command, P producer)
             throws Exception {
         producer.setNamesrvAddr(command.getString("nameserver"));
+        producer.setMqClientApiTimeout(30_000); // 3 s are too few for a cold JVM on a busy machine
         producer.setInstanceName("legacy-" + command.get("id"));
         producer.setSendMsgTimeout(10_000);
         producer.start();
@@ -129,6 +130,7 @@ public final class LegacyClient {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
                 command.getString("group"), hook(command), new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(command.getString("nameserver"));
+        consumer.setMqClientApiTimeout(30_000); // 3 s are too few for a cold JVM on a busy machine
         consumer.setInstanceName("legacy-" + command.get("id"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(command.getString("topic"), "*");
