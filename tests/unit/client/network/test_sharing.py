@@ -8,6 +8,7 @@ import pytest
 from rockhopper import (
     Admin,
     Broker,
+    BrokerUnreachableError,
     ClientStateError,
     Connections,
     Consumer,
@@ -18,6 +19,8 @@ from rockhopper import (
     TransactionProducer,
     TransactionState,
 )
+from rockhopper.client.network.connection import BrokerConnection
+from rockhopper.client.network.sharing import Sharer
 from tests.support.features import needs
 from tests.support.hang import HANG_S
 from tests.support.turns import until
@@ -64,6 +67,34 @@ async def test_a_client_that_closes_leaves_the_others_their_connections(broker: 
             async with Consumer("billing", "orders", connections=shared) as again:
                 async with asyncio.timeout(HANG_S):
                     assert (await anext(aiter(again))).body in (b"x", b"y")
+
+
+class Listening(Sharer):
+    """A client that writes down what it hears of the connections."""
+
+    def __init__(self) -> None:
+        self.consumers = {}
+        self.heard: list[str] = []
+
+    def connected(self, connection: BrokerConnection) -> None:
+        self.heard.append(f"connected to {connection.address}")
+
+    def doubt(self, address: str) -> None:
+        self.heard.append(f"cannot reach {address}")
+
+
+async def test_every_client_hears_of_new_connections_and_of_those_that_fail(
+    broker: Broker,
+) -> None:
+    clients = [Listening(), Listening()]
+    async with Connections(broker.nameserver) as shared:
+        for client in clients:
+            shared.join(client)
+        await shared.pool.connect(broker.address)
+        with pytest.raises(BrokerUnreachableError):
+            await shared.pool.connect("127.0.0.1:1")
+    heard = [f"connected to {broker.address}", "cannot reach 127.0.0.1:1"]
+    assert [client.heard for client in clients] == [heard, heard]
 
 
 async def test_members_that_come_are_noticed_by_the_consumer_of_the_group(broker: Broker) -> None:
