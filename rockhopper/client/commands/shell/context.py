@@ -181,7 +181,7 @@ def show(name: str | None, as_json: bool) -> None:
 def _print_context(name: str, shown: Context, *, is_used: bool) -> None:
     by = f"by ${CONTEXT_VARIABLE}" if os.environ.get(CONTEXT_VARIABLE) else "by context use"
     write_line(f"context       {name}{f' (in use, {by})' if is_used else ''}")
-    write_line(f"name server  {shown.nameserver}")
+    write_line(f"name server   {shown.nameserver}")
     texts = [f"{name}={text}" for name, text in shown.variables().items()]
     for text in texts or ["no TLS, no credentials"]:
         write_line(f"              {text}")

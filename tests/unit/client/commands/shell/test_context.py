@@ -1,6 +1,7 @@
 """`rockhopper context`."""
 
 import asyncio
+import json
 import os
 import socket
 from pathlib import Path
@@ -46,6 +47,19 @@ async def test_a_context_is_added_used_seen_and_removed(home: Path, broker: Brok
     assert "no context is in use" in run("context", "show").stderr
     # What a context says holds for one command.
     assert "ROCKHOPPER_TLS" not in os.environ
+
+
+def test_a_context_is_shown_in_lines_or_as_an_object(home: Path) -> None:
+    run("context", "add", "prod", "-n", "127.0.0.1:1")
+    run("context", "add", "test", "-n", "127.0.0.1:2")
+    assert run("context", "show").output.splitlines() == [
+        "context       prod (in use, by context use)",
+        "name server   127.0.0.1:1",
+        "              no TLS, no credentials",
+    ]
+    shown = [json.loads(run("context", "show", each, "--json").output) for each in ("prod", "test")]
+    assert [(each["context"], each["inUse"]) for each in shown] == [("prod", True), ("test", False)]
+    assert [each["nameserver"] for each in shown] == ["127.0.0.1:1", "127.0.0.1:2"]
 
 
 @pytest.mark.parametrize(
