@@ -21,9 +21,10 @@ from rockhopper.broker.replication.engines.etcd import forms
 from rockhopper.broker.replication.engines.etcd.forms import Body, StatusAnswer
 from rockhopper.broker.replication.engines.etcd.gateway import EtcdAccess, EtcdGateway
 from tests.support.free_ports import free_ports
+from tests.support.hang import HANG_S
 
 _BUILT = Path(__file__).parents[2] / "build/etcd"
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = HANG_S
 
 
 def binary() -> str | None:

@@ -11,6 +11,7 @@ from tests.interop.apache import SMALL_FILES
 from tests.interop.bodies import body, hashes
 from tests.interop.conftest import Launcher
 from tests.interop.java_client import JavaClient
+from tests.support.hang import HANG_S
 
 pytestmark = pytest.mark.interop
 
@@ -33,7 +34,7 @@ async def _exchange(java: JavaClient, nameserver: str, brokers: set[str]) -> Non
     async with PullConsumer(TOPIC, nameserver=nameserver) as consumer:
         pulled: list[ReceivedMessage] = []
         while len(pulled) < 80:
-            messages = await consumer.pull(timeout_s=60)
+            messages = await consumer.pull(timeout_s=HANG_S)
             assert messages, f"nothing came after {len(pulled)} of 80 messages"
             pulled += messages
 

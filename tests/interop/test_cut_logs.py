@@ -62,7 +62,7 @@ def test_a_push_consumer_skips_nothing_after_a_restore(
     java.call("send", **address, count=10, prefix="old")
     restored.back_up()
     waiting = java.begin(
-        "consume", **address, group="cut", count=70, timeoutMs=140_000, broadcast=broadcast
+        "consume", **address, group="cut", count=70, timeoutMs=300_000, broadcast=broadcast
     )
     java.until_assigned("cut", "Cut", [1])
     java.call("send", **address, count=20, prefix="lost")
@@ -110,7 +110,7 @@ def test_a_topic_that_is_created_again_is_read_on(java: JavaClient, restored: Re
     server = restored.server
     address = {"nameserver": server.nameserver, "topic": "Again"}
     java.call("createTopic", **address, broker=server.broker_address, queues=1)
-    waiting = java.begin("consume", **address, group="again", count=30, timeoutMs=140_000)
+    waiting = java.begin("consume", **address, group="again", count=30, timeoutMs=300_000)
     java.until_assigned("again", "Again", [1])
     java.call("send", **address, count=20, prefix="old")
     asyncio.run(until_committed(server, "again", MessageQueue("Again", "rockhopper", 0), 20))

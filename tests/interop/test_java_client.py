@@ -35,7 +35,7 @@ def test_10000_sends_reach_a_push_consumer(java: JavaClient, broker: Server) -> 
 def test_a_waiting_push_consumer_is_woken(java: JavaClient, broker: Server) -> None:
     address = {"nameserver": broker.nameserver, "topic": "Woken"}
     java.call("createTopic", **address, broker=broker.broker_address, queues=2)
-    waiting = java.begin("consume", **address, group="woken", count=201, timeoutMs=60_000)
+    waiting = java.begin("consume", **address, group="woken", count=201, timeoutMs=300_000)
     java.call("send", **address, count=1, prefix="first")
 
     java.call("send", **address, count=200, prefix="more", mode="async")
@@ -67,7 +67,7 @@ def test_two_consumers_of_a_group_share_the_queues(java: JavaClient, broker: Ser
     java.call("createTopic", **address, broker=broker.broker_address, queues=4)
     # Each ends once it has what two queues hold.
     consumers = [
-        java.begin("consume", **address, group="sharing", count=40, timeoutMs=120_000)
+        java.begin("consume", **address, group="sharing", count=40, timeoutMs=300_000)
         for _ in range(2)
     ]
     java.until_assigned("sharing", "Shared", [2, 2])
@@ -187,7 +187,7 @@ def test_a_delayed_message_comes_later(java: JavaClient, broker: Server) -> None
     address = {"nameserver": broker.nameserver, "topic": "Delayed"}
     java.call("send", **address, count=3, prefix="d", delayLevel=1, keys=True)
 
-    consumed = java.call("consume", **address, group="patient", count=3, timeoutMs=30_000)
+    consumed = java.call("consume", **address, group="patient", count=3, timeoutMs=300_000)
 
     assert sorted(m["sha1"] for m in consumed["messages"]) == hashes("d", range(3))
     for message in consumed["messages"]:

@@ -57,7 +57,7 @@ async def _share_a_topic(nameserver: str, topic: str, start: Start) -> None:
     async with consumer, Producer(nameserver) as producer:
         assert shares() == QUEUES
         foreign_count = QUEUES // 2 * PER_QUEUE
-        foreign = start({**options, "count": foreign_count, "timeoutMs": 120_000})
+        foreign = start({**options, "count": foreign_count, "timeoutMs": 300_000})
         await _eventually(lambda: shares() == QUEUES // 2)
         half = set(consumer.assigned)
         queues = await producer.queues(topic)

@@ -19,7 +19,7 @@ def test_pop_consumer_gets_every_message_and_failed_ones_again(
     java.call("send", **address, count=300, prefix="p", tags=["x"])
 
     consumed = java.call(
-        "pop", **address, **server, group="poppers", count=300, failEvery=10, timeoutMs=120_000
+        "pop", **address, **server, group="poppers", count=300, failEvery=10, timeoutMs=300_000
     )
 
     messages = consumed["messages"]

@@ -12,6 +12,7 @@ from rockhopper.client.sending.trace import MessageTrace
 from tests.interop.bodies import sha1
 from tests.interop.conftest import Server
 from tests.interop.java_client import JavaClient
+from tests.support.hang import HANG_S
 
 pytestmark = pytest.mark.interop
 
@@ -40,7 +41,7 @@ def test_java_replies_to_our_requests(java: JavaClient, broker: Server) -> None:
 def test_we_reply_to_java_s_requests(java: JavaClient, broker: Server) -> None:
     address = {"nameserver": broker.nameserver, "topic": "AskPython"}
     java.call("createTopic", **address, broker=broker.broker_address, queues=2)
-    requests = java.begin("request", **address, count=5, timeoutMs=60_000)
+    requests = java.begin("request", **address, count=5, timeoutMs=300_000)
 
     async def reply() -> None:
         async with (
@@ -119,7 +120,7 @@ def test_apache_s_tools_read_our_traces(java: JavaClient, broker: Server) -> Non
             trace = producer.trace
             assert isinstance(trace, MessageTrace)
             async with PullConsumer("Traced", nameserver=broker.nameserver) as consumer:
-                (message, *_) = await consumer.pull(1, timeout_s=60)
+                (message, *_) = await consumer.pull(1, timeout_s=HANG_S)
             trace.consuming("py-consumer", [message]).done()
             assert message.queue == MessageQueue("Traced", message.broker_name, 0)
             return receipt.message_id, transaction.message_id

@@ -19,6 +19,7 @@ from tests.interop.apache import ApacheServer
 from tests.interop.bodies import body, hashes
 from tests.interop.java_client import JavaClient
 from tests.interop.reading import read_topic
+from tests.support.hang import HANG_S
 
 pytestmark = pytest.mark.interop
 
@@ -37,7 +38,7 @@ async def _read(nameserver: str, topic: str, count: int, tags: str = "*") -> lis
     async with PullConsumer(topic, nameserver=nameserver, tags=tags) as consumer:
         bodies: list[bytes] = []
         while len(bodies) < count:
-            messages = await consumer.pull(timeout_s=60)
+            messages = await consumer.pull(timeout_s=HANG_S)
             assert messages, f"nothing came after {len(bodies)} of {count} messages"
             bodies += [message.body for message in messages]
         return bodies
@@ -126,10 +127,10 @@ async def test_tags_and_offsets_choose_what_is_read(apache_server: ApacheServer)
         assert (await consumer.begin_offset(queue), await consumer.end_offset(queue)) == (0, 20)
         assert await consumer.committed(queue) is None
         await consumer.seek(queue, 15)
-        messages = await consumer.pull(3, timeout_s=60)
+        messages = await consumer.pull(3, timeout_s=HANG_S)
         await consumer.commit(messages[-1])
     async with PullConsumer("PyChosen", nameserver=address, group="py-seekers") as consumer:
-        assert [m.queue_offset for m in await consumer.pull(3, timeout_s=60)] == [18, 19]
+        assert [m.queue_offset for m in await consumer.pull(3, timeout_s=HANG_S)] == [18, 19]
 
     assert [m.queue_offset for m in messages] == [15, 16, 17]
 

@@ -86,7 +86,7 @@ def consume(java: JavaClient, nameserver: str, count: int) -> "Future[Any]":
         topic=TOPIC,
         group="steady",
         count=count,
-        timeoutMs=60_000,
+        timeoutMs=300_000,
     )
 
 

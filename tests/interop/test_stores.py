@@ -95,7 +95,7 @@ class Contents:
 
     def consume_new(self, count: int) -> list[str]:
         """Let one group consume *count* messages it has not seen; return all it got."""
-        answer = self.call("consume", PLAIN, group="steady", count=count, timeoutMs=60_000)
+        answer = self.call("consume", PLAIN, group="steady", count=count, timeoutMs=300_000)
         return sorted(message["sha1"] for message in answer["messages"])
 
 
@@ -221,7 +221,7 @@ def test_a_delayed_message_waits_in_the_store_for_whoever_opens_it(
 
     second = _serve(launch, order[1], store, FILES)
     address = {"nameserver": second.nameserver, "topic": "Later"}
-    consumed = java.call("consume", **address, group="patient", count=5, timeoutMs=40_000)
+    consumed = java.call("consume", **address, group="patient", count=5, timeoutMs=300_000)
 
     assert sorted(m["sha1"] for m in consumed["messages"]) == hashes("later", range(5))
     assert {m["tags"] for m in consumed["messages"]} == {"red"}

@@ -14,11 +14,12 @@ from tests.interop.bodies import hashes
 from tests.interop.conftest import Launcher, Server
 from tests.interop.java_client import JavaClient
 from tests.interop.reading import read_topic
+from tests.support.hang import HANG_S
 
 pytestmark = pytest.mark.interop
 
 QUICK = SMALL_FILES | {"transactionTimeOut": "3000", "transactionCheckInterval": "1000"}
-DELIVERED_S = 90.0
+DELIVERED_S = HANG_S
 ENDS_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 
 

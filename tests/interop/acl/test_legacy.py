@@ -96,7 +96,7 @@ def job(server: RockhopperServer) -> dict[str, object]:
         "topic": "orders",
         "group": "billing",
         "body": "an order",
-        "timeoutMs": 60_000,
+        "timeoutMs": 300_000,
         **SHOPKEEPER,
     }
 

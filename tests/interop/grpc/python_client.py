@@ -19,7 +19,7 @@ from rocketmq.v5.consumer import ConsumeResult, MessageListener, PushConsumer, S
 from rocketmq.v5.model import FilterExpression, Message
 from rocketmq.v5.producer import Producer, TransactionChecker
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 AWAIT_S = 5
 
 Job = dict[str, Any]

@@ -12,6 +12,7 @@ from tests.interop import rockhopper
 from tests.interop.grpc.conftest import require
 from tests.interop.grpc.programs import BUILT
 from tests.support.free_ports import free_port
+from tests.support.hang import HANG_S
 from tests.support.one_at_a_time import one_at_a_time
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
@@ -47,6 +48,6 @@ def test_every_case_of_h2spec_passes(tmp_path: Path) -> None:
 def _failing(port: int) -> set[str]:
     """The names of the cases that fail."""
     command = [str(h2spec()), "-h", "127.0.0.1", "-p", str(port), "-o", "3"]
-    output = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+    output = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S).stdout
     assert "145 tests" in output, output[-1000:]
     return set(_failed(output.partition("Failures:")[2]))

@@ -8,6 +8,7 @@ from rockhopper.client import Admin
 from rockhopper.client.errors import ClientError
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.codes import RequestCode
+from tests.support.hang import HANG_S
 
 TYPES = {
     "normal": "NORMAL",
@@ -21,7 +22,7 @@ TYPES = {
 }
 """Message type by scenario."""
 
-REGISTER_TIMEOUT_S = 60.0
+REGISTER_TIMEOUT_S = HANG_S
 
 RETRY_SOON = {
     "type": "CUSTOMIZED",

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	patience = 60 * time.Second
+	patience = 300 * time.Second
 	await    = 5 * time.Second
 )
 

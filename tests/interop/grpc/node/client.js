@@ -5,7 +5,7 @@
 const readline = require('readline');
 const { Producer, PushConsumer, SimpleConsumer, ConsumeResult, FilterExpression } = require('rocketmq-client-nodejs');
 
-const PATIENCE_MS = 60000;
+const PATIENCE_MS = 300000;
 const AWAIT_MS = 5000;
 const COMMIT = 1;
 const ROLLBACK = 2;

@@ -15,7 +15,7 @@ use serde_json::{json, Value};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 #[derive(Default)]
 struct Held {

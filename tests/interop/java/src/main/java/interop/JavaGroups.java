@@ -80,7 +80,7 @@ final class JavaGroups {
             throws Exception {
         JavaMembers.start(consumer);
         try {
-            missing.await(JavaClient.intOr(command, "timeoutMs", 60_000), TimeUnit.MILLISECONDS);
+            missing.await(JavaClient.intOr(command, "timeoutMs", 300_000), TimeUnit.MILLISECONDS);
             Thread.sleep(JavaClient.intOr(command, "lingerMs", 0));
         } finally {
             JavaMembers.shutdown(consumer);

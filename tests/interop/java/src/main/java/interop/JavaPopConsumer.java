@@ -64,7 +64,7 @@ final class JavaPopConsumer {
         });
         consumer.start();
         try {
-            missing.await(JavaClient.intOr(command, "timeoutMs", 60_000), TimeUnit.MILLISECONDS);
+            missing.await(JavaClient.intOr(command, "timeoutMs", 300_000), TimeUnit.MILLISECONDS);
             // Acknowledgements travel on their own.
             Thread.sleep(500);
         } finally {

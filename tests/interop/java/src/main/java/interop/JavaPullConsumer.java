@@ -76,7 +76,7 @@ final class JavaPullConsumer {
         consumer.subscribe(
                 command.getString("topic"), JavaClient.stringOr(command, "expression", "*"));
         long deadline =
-                System.nanoTime() + JavaClient.intOr(command, "timeoutMs", 60_000) * 1_000_000L;
+                System.nanoTime() + JavaClient.intOr(command, "timeoutMs", 300_000) * 1_000_000L;
         Set<String> seen = new HashSet<>();
         JSONArray messages = new JSONArray();
         consumer.start();

@@ -69,7 +69,7 @@ final class JavaPushConsumer {
         });
         JavaMembers.start(consumer);
         try {
-            missing.await(JavaClient.intOr(command, "timeoutMs", 60_000), TimeUnit.MILLISECONDS);
+            missing.await(JavaClient.intOr(command, "timeoutMs", 300_000), TimeUnit.MILLISECONDS);
         } finally {
             JavaMembers.shutdown(consumer);
         }

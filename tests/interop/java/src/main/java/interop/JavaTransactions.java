@@ -58,7 +58,7 @@ final class JavaTransactions implements TransactionListener {
                 line.add(result.getTransactionId());
                 receipts.add(line);
             }
-            listener.checksToCome.await(JavaClient.intOr(command, "timeoutMs", 60_000),
+            listener.checksToCome.await(JavaClient.intOr(command, "timeoutMs", 300_000),
                     TimeUnit.MILLISECONDS);
             // Ends go out oneway: a send that is answered comes after them on the connection.
             producer.send(new Message("Greetings", "bye".getBytes(StandardCharsets.UTF_8)));

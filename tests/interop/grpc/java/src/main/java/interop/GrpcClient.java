@@ -30,7 +30,7 @@ import org.apache.rocketmq.client.apis.producer.TransactionResolution;
 
 /** Does with the official client what lines of JSON on standard input say; see programs.py. */
 public final class GrpcClient {
-    private static final long PATIENCE_MS = 60_000;
+    private static final long PATIENCE_MS = 300_000;
     private static final Duration AWAIT = Duration.ofSeconds(5);
     private static final ClientServiceProvider PROVIDER = ClientServiceProvider.loadService();
 
