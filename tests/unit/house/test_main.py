@@ -35,7 +35,7 @@ def test_a_figure_on_its_bound_passes_and_one_without_a_row_is_reported(bounds: 
     assert result.exit_code == 0
     assert rows[1] == ["complex", "complex", "functions", "9", "5", "5", "2"]
     assert rows[2] == ["lines", "lines", "of", "code", "-", "70", "-", "-"]
-    assert [row[0] for row in rows[3:]] == ["redelivered", "bench"]
+    assert [row[0] for row in rows[3:]] == ["redelivered", "bench", "mutants"]
 
 
 def test_a_figure_over_its_bound_fails_and_says_how_to_see_the_places(bounds: Path) -> None:
