@@ -11,6 +11,7 @@ from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.store.message_codec import decode_messages, encode_batch
 from tests.support.daemon import Daemon
+from tests.support.direct import pull_fields
 from tests.support.raw_peer import RawPeer, request
 
 SINK = "checkpoint-7"
@@ -43,9 +44,7 @@ async def publish(peer: RawPeer, batch: int, **counts: int) -> Command:
 async def bodies(peer: RawPeer) -> list[str]:
     found: list[str] = []
     for queue_id in range(4):
-        peer.send(
-            request(RequestCode.BULK_PULL, {"topic": "sunk", "queueId": queue_id, "offset": 0})
-        )
+        peer.send(request(RequestCode.PULL_MESSAGE, pull_fields("sunk", 0, queue_id)))
         answer = await peer.answer()
         found += [m.body.decode() for m in decode_messages(answer.body)]
     return sorted(found)
