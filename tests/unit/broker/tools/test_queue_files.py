@@ -1,4 +1,3 @@
-import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from rockhopper.broker.tools import queue_files
 from rockhopper.broker.tools.queue_files import FoundWitnesses, QueueDirectories
 from rockhopper.broker.tools.store_view import StoreView
 from tests.support import apache_golden, open_stores, tool_stores
+from tests.support.open_files import open_files_in
 from tests.support.peers import Clock
 
 
@@ -38,10 +38,9 @@ def test_a_place_in_the_log_is_found_in_a_queue_whose_first_files_have_expired(
 
 
 def test_a_queue_that_was_read_leaves_no_file_open(root: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
     queues = QueueDirectories(StoreLayout(root))
     assert all(queues.open(*queue).range_from(0)[1] == end for queue, end in queues.ends().items())
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_files_in(root) == []
 
 
 def test_an_empty_newest_file_ends_a_queue_where_the_one_before_it_does(tmp_path: Path) -> None:

@@ -47,8 +47,10 @@ def lock(directory: Path) -> StoreLock:
     return StoreLock(directory, directory / "lock", directory / "abort")
 
 
-def count_open_files() -> int:
-    return len(os.listdir("/proc/self/fd"))
+def count_open_files(directory: Path) -> int:
+    """Count the open files below *directory*, which may be open itself."""
+    targets = [f"{target}/" for target in map(os.path.realpath, Path("/proc/self/fd").iterdir())]
+    return sum(target.startswith(f"{directory}/") for target in targets)
 
 
 def test_other_processes_are_kept_out_until_release(tmp_path: Path) -> None:
@@ -66,12 +68,12 @@ def test_second_attempt_of_the_same_process_is_refused_and_does_no_harm(tmp_path
 
 
 def test_it_can_be_taken_again_after_release(tmp_path: Path) -> None:
-    open_before = count_open_files()
+    open_before = count_open_files(tmp_path)
     for _ in range(2):
         held = lock(tmp_path)
         held.release()
         held.release()
-    assert count_open_files() == open_before
+    assert count_open_files(tmp_path) == open_before
 
 
 def test_a_commit_log_that_another_store_uses_is_refused_until_its_release(tmp_path: Path) -> None:
@@ -103,10 +105,10 @@ def test_refusal_names_directory_process_and_remedy(tmp_path: Path) -> None:
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "locked\n"
-        open_before = count_open_files()
+        open_before = count_open_files(tmp_path)
         with pytest.raises(StoreLockedError) as caught:
             lock(tmp_path)
-        assert count_open_files() == open_before
+        assert count_open_files(tmp_path) == open_before
         other.communicate(timeout=HANG_S)
     assert str(tmp_path) in str(caught.value)
     assert "process 4711" in str(caught.value)
@@ -118,10 +120,10 @@ def test_a_store_whose_lock_file_was_replaced_is_refused_and_nothing_stays_open(
 ) -> None:
     with lock(tmp_path):
         (tmp_path / "lock").unlink()
-        open_before = count_open_files()
+        open_before = count_open_files(tmp_path)
         with pytest.raises(StoreLockedError):
             lock(tmp_path)
-        assert count_open_files() == open_before
+        assert count_open_files(tmp_path) == open_before
 
 
 @pytest.mark.parametrize("call", ["lockf", "flock"])
@@ -131,7 +133,7 @@ def test_only_the_lock_file_must_be_lockable(
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    open_before = count_open_files()
+    open_before = count_open_files(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(fcntl, call, refuse)
         if call == "lockf":
@@ -140,7 +142,7 @@ def test_only_the_lock_file_must_be_lockable(
         else:
             with lock(tmp_path):
                 assert try_from_another_process(tmp_path / "lock") == "refused"
-    assert count_open_files() == open_before
+    assert count_open_files(tmp_path) == open_before
 
 
 def test_abort_file_holds_the_process_id(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """The notes of deleted topics: each is an append, and survives what befalls their file."""
 
 import errno
-import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.record_file import read_records
 from rockhopper.broker.store.queues.deleted_topics import DeletedTopics
 from tests.support.killed_store import copy_killed
+from tests.support.open_files import open_files_in
 from tests.support.open_stores import Stores, flush, put
 
 
@@ -50,9 +50,8 @@ def test_a_deletion_writes_no_more_for_those_before_it(
 
 def test_a_deletion_leaves_no_file_open(path: Path) -> None:
     topics = opened(path)
-    before = len(os.listdir("/proc/self/fd"))
     topics.record_deletion("A", 7)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_files_in(path.parent) == []
 
 
 def test_a_note_is_on_disk_before_anything_is_deleted(
