@@ -33,7 +33,7 @@ from rockhopper.client.consuming.face.batches import check_batches, collect
 from rockhopper.client.consuming.face.callbacks import QueueCallbacks, QueuesCallback
 from rockhopper.client.consuming.face.pauses import Paused
 from rockhopper.client.consuming.face.work_watch import WorkWatch
-from rockhopper.client.consuming.handout import Delivered, Handout
+from rockhopper.client.consuming.handout import Delivered, DeliveredRun, Handout
 from rockhopper.client.consuming.process_queue import ProcessQueue
 from rockhopper.client.consuming.redelivery import BY_THE_LADDER, Delay, find_retry_later
 from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
@@ -72,6 +72,7 @@ _CANCEL_PATIENCE_S = 0.5
 
 Handler = Callable[[ReceivedMessage], Awaitable[object]]
 _Item = TypeVar("_Item")
+_AnyLoop = TypeVar("_AnyLoop")
 
 
 @dataclass
@@ -206,7 +207,8 @@ class Consumer:
         self._workers: set[asyncio.Task[None]] = set()
         self._watch = WorkWatch(group)
         self._loop: object = None
-        self._in_work: Sequence[Delivered] = ()
+        self._in_work: Sequence[DeliveredRun] = ()
+        self._last: Delivered | None = None
         self._is_closed = False
         self._is_stopping = False
         self._has_failed_to_start = False
@@ -307,8 +309,7 @@ class Consumer:
             if delay is None:
                 self._acknowledge()
             else:
-                in_work, self._in_work = self._in_work, ()
-                self._handout.redeliver_all(in_work, delay)
+                self._handout.redeliver_all(self._take_unfinished(), delay)
             try:
                 await self._close_trace()
             finally:
@@ -388,18 +389,20 @@ class Consumer:
 
     def _give_up(self, message: ReceivedMessage) -> Delivered:
         self.engine.session.check_open()
-        for delivered in self._in_work:
-            if delivered[1] is message:
-                self._in_work = [each for each in self._in_work if each is not delivered]
-                return delivered
+        self._in_work = self._take_unfinished()
+        for held, run in self._in_work:
+            if any(each is message for each in run):
+                self._in_work = _without(self._in_work, {id(message)})
+                return held, message
         raise ClientStateError(
             "only the message or batch that the loop received last can be sent back"
         )
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """Deliver one message after the other, until `stop` or `close`."""
-        hooked = self._message_through_hooks
-        return self._begin_loop(hooked if self._hooks.receive else self._next_message)
+        if self._hooks.receive:
+            return self._begin_loop(_Loop(self._check_loop, self._message_through_hooks))
+        return self._begin_loop(_MessageLoop(self._take_message, self._next_message))
 
     def batches(self, count_max: int, wait_s: float) -> AsyncIterator[list[ReceivedMessage]]:
         """Deliver messages in batches, until `stop` or `close`.
@@ -411,17 +414,16 @@ class Consumer:
         """
         check_batches(count_max, wait_s)
         take = partial(self._next_batch, count_max, wait_s)
-        return self._begin_loop(partial(self._through_hooks, take) if self._hooks.receive else take)
+        hooked = partial(self._through_hooks, take) if self._hooks.receive else take
+        return self._begin_loop(_Loop(self._check_loop, hooked))
 
-    def _begin_loop(self, next_item: Callable[[], Awaitable[_Item]]) -> "_ConsumerIterator[_Item]":
+    def _begin_loop(self, loop: _AnyLoop) -> _AnyLoop:
         self.engine.session.check_open()
         if self._workers or self._running is not None:
             raise ClientStateError(
                 "a handler already gets this consumer's messages: use either a handler or a loop"
             )
-        in_work, self._in_work = self._in_work, ()
-        self._handout.redeliver_all(in_work)
-        loop = _ConsumerIterator(self._check_loop, next_item)
+        self._handout.redeliver_all(self._take_unfinished())
         self._loop = loop
         return loop
 
@@ -431,39 +433,61 @@ class Consumer:
             raise ClientStateError("another loop over this consumer has started since")
         if self._is_closed:
             raise StopAsyncIteration  # closing has acknowledged the loop's last message
-        self.engine.session.check_open()
+        self.engine.session.pool.check_usable()
 
     def _acknowledge(self) -> None:
+        for held, run in self._take_unfinished():
+            self._handout.acknowledge_run(held, run)
+
+    def _take_unfinished(self) -> Sequence[DeliveredRun]:
+        """Return the messages that a loop is processing, and forget them."""
         in_work, self._in_work = self._in_work, ()
-        for held, message in in_work:
-            self._handout.acknowledge(held, message)
+        last, self._last = self._last, None
+        return in_work if last is None else [*in_work, (last[0], (last[1],))]
+
+    def _take_message(self, loop: object) -> ReceivedMessage | None:
+        """Acknowledge the last message; return the next one if it is ready."""
+        if loop is self._loop and not self._is_closed:
+            self.engine.session.pool.check_usable()
+        else:
+            self._check_loop(loop)
+        last = self._last
+        if last is not None:
+            delivered = self._handout.next_after(last)
+        else:
+            self._acknowledge()  # something was given back of it, or should have been
+            delivered = self._handout.next_message()
+        self._last = delivered
+        return None if delivered is None else delivered[1]
 
     async def _next_message(self) -> ReceivedMessage:
-        if self._in_work:
+        """Acknowledge the last message, and wait for the next one."""
+        if self._last is not None or self._in_work:
             self._acknowledge()
-        delivered = self._handout.next_message() or await self._handout.next()
-        if delivered is None:
+        self._last = await self._handout.next()
+        if self._last is None:
             raise StopAsyncIteration
-        self._in_work = (delivered,)
-        return delivered[1]
+        return self._last[1]
 
     async def _next_batch(self, count_max: int, wait_s: float) -> list[ReceivedMessage]:
         self._acknowledge()
         self._in_work = await collect(self._handout, count_max, wait_s)
         if not self._in_work:
             raise StopAsyncIteration
-        return [message for _, message in self._in_work]
+        return [message for _, run in self._in_work for message in run]
 
     async def _message_through_hooks(self) -> ReceivedMessage:
         async def take() -> list[ReceivedMessage]:
-            return [await self._next_message()]
+            message = await self._next_message()
+            self._in_work = self._take_unfinished()
+            return [message]
 
         return (await self._through_hooks(take))[0]
 
     async def _through_hooks(
         self, take: Callable[[], Awaitable[list[ReceivedMessage]]]
     ) -> list[ReceivedMessage]:
-        taken: list[Delivered] = []
+        taken: list[DeliveredRun] = []
 
         async def last(_receiving: Receiving) -> Sequence[ReceivedMessage]:
             taken.clear()
@@ -489,18 +513,17 @@ class Consumer:
             self._take_back(taken, error)
             raise
 
-    def _take_back(self, taken: Sequence[Delivered], error: BaseException) -> None:
+    def _take_back(self, taken: Sequence[DeliveredRun], error: BaseException) -> None:
         """Put back or redeliver messages that an error in a hook kept from reaching the loop."""
-        lost = [each for each in taken if each in self._in_work]
-        if not lost:
-            return
-        self._in_work = [each for each in self._in_work if each not in lost]
+        received = {id(message) for _, run in taken for message in run}
+        left = _without(self._in_work, received)
+        lost = _without(self._in_work, {id(message) for _, run in left for message in run})
+        self._in_work = left
         if isinstance(error, Exception):
             later = find_retry_later(error)
             self._handout.redeliver_all(lost, BY_THE_LADDER if later is None else later.delay)
         else:
-            for delivered in reversed(lost):
-                self._handout.put_back(*delivered)
+            self._handout.put_back_all(lost)
 
     async def run(self, handler: Handler, *, concurrency: int = 16) -> None:
         """Call `handler` for each message, up to `concurrency` at once, until `stop` or `close`.
@@ -665,7 +688,13 @@ class Consumer:
         await self._cancel(tasks)
 
 
-class _ConsumerIterator(Generic[_Item]):
+def _without(runs: Sequence[DeliveredRun], ids: Collection[int]) -> list[DeliveredRun]:
+    """Return the runs without the messages of these `id()`s, and without empty runs."""
+    kept = [(held, [each for each in run if id(each) not in ids]) for held, run in runs]
+    return [(held, run) for held, run in kept if run]
+
+
+class _Loop(Generic[_Item]):
     """An iterator of one `async for` over a consumer."""
 
     __slots__ = ("_check", "_next")
@@ -682,3 +711,23 @@ class _ConsumerIterator(Generic[_Item]):
     async def __anext__(self) -> _Item:
         self._check(self)
         return await self._next()
+
+
+class _MessageLoop:
+    """The same for single messages: for one that is ready, no further coroutine is created."""
+
+    __slots__ = ("_next", "_take")
+
+    def __init__(
+        self,
+        take: Callable[[object], ReceivedMessage | None],
+        next_message: Callable[[], Awaitable[ReceivedMessage]],
+    ) -> None:
+        self._take = take
+        self._next = next_message
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ReceivedMessage:
+        return self._take(self) or await self._next()

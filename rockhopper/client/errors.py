@@ -8,6 +8,7 @@
     ├── MalformedAnswerError         the answer cannot be read
     ├── ReplyTimeoutError            a request message got no reply in time
     ├── EarlierSendFailedError       an earlier message of its sharding key failed: nothing sent
+    ├── NotAllSentError              some messages of a send_many failed: see receipts.py
     ├── RouteNotFoundError           no broker serves the topic
     ├── MessageRejectedError         the message breaks a rule of the protocol: nothing was sent
     ├── BodyError                    a body is not what the deserializer expects

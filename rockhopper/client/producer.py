@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Self, TypedDict, Unpack
 
 from rockhopper.client.arguments import check_count, check_seconds
@@ -19,6 +20,7 @@ from rockhopper.client.receipts import SENT_CODES, SendReceipt
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.sending.group_sender import GroupSender
 from rockhopper.client.sending.lingering import Linger, Lingering, must_go_ahead
+from rockhopper.client.sending.many_sends import ManySends
 from rockhopper.client.sending.outgoing import (
     APART_SIZE_BYTES,
     OutgoingMessage,
@@ -194,16 +196,21 @@ class Producer(ClosedAtEnd):
             if lingering is not None:
                 return await lingering.send(prepared, queue, timeout_s)
             return (await self.sender.send(prepared, [prepared], queue, timeout_s))[0]
-
-        async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
-            (whole,) = messages
-            prepared = await self._policy.prepare_apart(whole)
-            if lingering is not None and not must_go_ahead(whole):
-                return [await lingering.send(prepared, queue, timeout_s)]
-            return await self.sender.send(prepared, [prepared], queue, timeout_s)
-
         whole = _as_message(message, encode_value(self._serializer, body), tags, keys, properties)
+        deliver = partial(self._send_whole, queue, timeout_s)  # a closure would cost every call
         return (await self._through_hooks("send", [whole], deliver))[0]
+
+    async def _send_whole(
+        self,
+        queue: MessageQueue | int | None,
+        timeout_s: float | None,
+        messages: list[Message],
+    ) -> Sequence[SendReceipt]:
+        (whole,) = messages
+        prepared = await self._policy.prepare_apart(whole)
+        if self._lingering is not None and not must_go_ahead(whole):
+            return [await self._lingering.send(prepared, queue, timeout_s)]
+        return await self.sender.send(prepared, [prepared], queue, timeout_s)
 
     def message(self, topic: str, value: object, **fields: Unpack[MessageFields]) -> Message:
         """Return a Message with the serialized *value* as its body and the given fields.
@@ -229,21 +236,41 @@ class Producer(ClosedAtEnd):
         Returns a receipt for each message, in order. A batch cannot contain delayed messages, and
         is not compressed. Raises as `send` does.
         """
-        batch = list(messages)
+        batch = _list_messages(messages)
         if not batch:
             return []
-        for each in batch:
-            if not isinstance(each, Message):
-                raise TypeError(
-                    f"a batch consists of Messages, not {type(each).__name__}: Message(topic, "
-                    "body) creates one"
-                )
 
         async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
             whole, parts = await self._policy.prepare_batch_in_turn(messages)
             return await self.sender.send(whole, parts, queue, timeout_s)
 
         return list(await self._through_hooks("send_batch", batch, deliver))
+
+    async def send_many(
+        self,
+        messages: Iterable[Message],
+        *,
+        queue: MessageQueue | int | None = None,
+        timeout_s: float | None = None,
+    ) -> list[SendReceipt]:
+        """Send messages as `send` would, each with its own receipt, but far more per second.
+
+        They leave in batches, several at a time, and may have several topics. Those with the same
+        topic and sharding key are stored in order. `timeout_s` is for each batch. Returns a receipt
+        for each message, in order.
+
+        Raises NotAllSentError if some messages failed, after the outcome of each is known, and
+        TypeError, ClientStateError before any is sent. If the call is cancelled, each message may
+        or may not have been stored.
+        """
+        batch = _list_messages(messages)
+        if not batch:
+            return []
+
+        async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
+            return await ManySends(self._policy, self.sender, queue, timeout_s).send(messages)
+
+        return list(await self._through_hooks("send_many", batch, deliver))
 
     async def send_oneway(
         self,
@@ -406,6 +433,17 @@ class Producer(ClosedAtEnd):
         assert self.trace is not None
         cost_s = asyncio.get_running_loop().time() - started_s
         self.trace.sent(self._group, messages, receipts, answer, address, cost_s)
+
+
+def _list_messages(messages: Iterable[Message]) -> list[Message]:
+    batch = list(messages)
+    for each in batch:
+        if not isinstance(each, Message):
+            raise TypeError(
+                f"a batch consists of Messages, not {type(each).__name__}: Message(topic, body) "
+                "creates one"
+            )
+    return batch
 
 
 def _as_message(

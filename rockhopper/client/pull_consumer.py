@@ -9,10 +9,11 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Literal, Self
+
+import msgspec
 
 from rockhopper.client.arguments import check_count, check_seconds
 from rockhopper.client.consuming.assigned_readers import AssignedReaders
@@ -303,7 +304,7 @@ class PullConsumer(ClosedAtEnd):
             return results[-1].messages
 
         messages = await self._through_hooks(take)
-        return replace(results[-1], messages=messages)
+        return msgspec.structs.replace(results[-1], messages=messages)
 
     async def _through_hooks(
         self, take: Callable[[], Awaitable[list[ReceivedMessage]]]

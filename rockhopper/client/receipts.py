@@ -5,9 +5,9 @@ from enum import IntEnum
 
 import msgspec
 
-from rockhopper.client.errors import MalformedAnswerError
+from rockhopper.client.errors import ClientError, MalformedAnswerError
 from rockhopper.client.queues import MessageQueue
-from rockhopper.client.sending.outgoing import OutgoingMessage
+from rockhopper.client.sending.outgoing import OutgoingMessage, list_message_ids
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 
@@ -40,6 +40,32 @@ class SendReceipt(msgspec.Struct, frozen=True, gc=False):
     """Cancels the delivery of a delayed message; see Producer.recall."""
 
 
+class NotAllSentError(ClientError):
+    """Some messages of a `send_many` failed; the others are stored.
+
+    `outcomes` has a SendReceipt or an error for each message, in order.
+    """
+
+    def __init__(self, outcomes: Sequence[SendReceipt | Exception]) -> None:
+        self.outcomes = list(outcomes)
+        failures = self.failures
+        first = next(iter(failures), None)
+        about = "" if first is None else f"; the first is number {first}: {failures[first]}"
+        super().__init__(
+            f"{len(failures):,} of {len(self.outcomes):,} messages failed{about}",
+            remedy="`failures` has the error of each",
+        )
+
+    @property
+    def failures(self) -> dict[int, Exception]:
+        """The errors, by the number of their message in the call, from 0 on."""
+        return {
+            number: outcome
+            for number, outcome in enumerate(self.outcomes)
+            if isinstance(outcome, Exception)
+        }
+
+
 _STATUSES = {int(status): status for status in SendStatus}
 
 
@@ -51,7 +77,7 @@ def read_receipts(
     try:
         queue_id = int(ext["queueId"])
         first_offset = int(ext["queueOffset"])
-        offset_ids = ext["msgId"].split(",")
+        offset_id = ext["msgId"]
     except (KeyError, ValueError) as error:
         raise MalformedAnswerError(
             f"{address} stored the message, but its answer to {RequestCode.SEND_MESSAGE_V2.name} "
@@ -64,11 +90,12 @@ def read_receipts(
     if queue_id != queue.queue_id:
         queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
     if len(messages) == 1:
-        message_id = messages[0].message_id
+        if "," in offset_id:
+            offset_id = offset_id.partition(",")[0]
         return [
             SendReceipt(
-                message_id,
-                offset_ids[0],
+                messages[0].message_id,
+                offset_id,
                 queue,
                 first_offset,
                 status,
@@ -76,18 +103,16 @@ def read_receipts(
                 recall_handle,
             )
         ]
-    if len(offset_ids) != len(messages):
+    ids = list_message_ids(messages)
+    offset_ids = offset_id.split(",")
+    if len(offset_ids) != len(ids):
         # An inner batch (topic of type BatchCQ) is one record and has one id.
-        offset_ids = [offset_ids[0]] * len(messages)
+        offset_ids = [offset_ids[0]] * len(ids)
     return [
         SendReceipt(
-            message.message_id,
-            offset_id,
-            queue,
-            first_offset + index,
-            status,
-            transaction_id,
-            recall_handle,
+            message_id, offset_id, queue, queue_offset, status, transaction_id, recall_handle
         )
-        for index, (message, offset_id) in enumerate(zip(messages, offset_ids, strict=True))
+        for message_id, offset_id, queue_offset in zip(
+            ids, offset_ids, range(first_offset, first_offset + len(ids)), strict=True
+        )
     ]

@@ -1,26 +1,32 @@
-"""ReceivedMessage: a message as delivered to a consumer."""
+"""ReceivedMessage: a message as delivered to a consumer.
 
-from collections.abc import Mapping
+The record that arrived is kept in two parts: its body, and the rest, which is the head with what
+follows the body (protocol.store.message_codec.record). Most applications read bodies only, so the
+rest is decoded on the first access to another field.
+"""
+
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rockhopper.client.errors import ClientStateError
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.serializers import Serializer, decode_body
+from rockhopper.protocol.compiled import import_compiled
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.store.message_codec import PlainRecord, decode_message
+from rockhopper.protocol.store.message_codec import (
+    PlainRecord,
+    decode_message,
+    split_plain_records,
+)
 from rockhopper.protocol.store.record_head import HEAD_SIZE_BYTES
 
 
 class ReceivedMessage:
-    """A message, and the queue it was read from.
-
-    The record is decoded on the first access to a field other than the body and the position.
-    """
+    """A message, and the queue it was read from."""
 
     __slots__ = (
         "_body",
-        "_body_size",
-        "_record",
+        "_rest",
         "_stored",
         "_value",
         "deserializer",
@@ -29,26 +35,25 @@ class ReceivedMessage:
         "size_bytes",
     )
 
+    # Compiled code fills the same slots: _messages.c. A slot without a value is decoded on use.
     def __init__(self, queue: MessageQueue, source: StoredMessage | PlainRecord) -> None:
         self.queue = queue
         self.deserializer: Serializer | None = None
         """Decodes the body for `value`; set by the consumer."""
-        self._body: bytes | None = None
-        self._record: bytes | None
-        self._stored: StoredMessage | None
         self.queue_offset: int
         """Its position in the queue."""
         self.size_bytes: int
         """The size of its record."""
-        if type(source) is tuple:
-            self.queue_offset, self._body_size, self._record = source
-            self.size_bytes = len(self._record)
-            self._stored = None
-        else:
-            assert isinstance(source, StoredMessage)
-            self.queue_offset, self._body_size, self._record = source.queue_offset, 0, None
+        if isinstance(source, StoredMessage):
+            self.queue_offset = source.queue_offset
             self.size_bytes = source.size_bytes
             self._stored = source
+        else:
+            self.queue_offset, body_size, record = source
+            body_end = HEAD_SIZE_BYTES + body_size
+            self.size_bytes = len(record)
+            self._body = record[HEAD_SIZE_BYTES:body_end]
+            self._rest = record[:HEAD_SIZE_BYTES] + record[body_end:]
 
     def __repr__(self) -> str:
         return (
@@ -59,25 +64,23 @@ class ReceivedMessage:
     @property
     def stored(self) -> StoredMessage:
         """All fields of the record."""
-        stored = self._stored
-        if stored is None:
-            assert self._record is not None
-            stored = self._stored = decode_message(self._record)
-            self._record = None
-        return stored
+        try:
+            return self._stored
+        except AttributeError:
+            pass
+        head, tail = self._rest[:HEAD_SIZE_BYTES], self._rest[HEAD_SIZE_BYTES:]
+        self._stored = decode_message(head + self._body + tail)
+        del self._rest
+        return self._stored
 
     @property
     def body(self) -> bytes:
         """The body, decompressed on first use. Raises protocol.errors.CompressionError."""
-        body = self._body
-        if body is None:
-            record = self._record
-            if record is not None:
-                body = record[HEAD_SIZE_BYTES : HEAD_SIZE_BYTES + self._body_size]
-            else:
-                body = self.stored.decompressed_body()
-            self._body = body
-        return body
+        try:
+            return self._body
+        except AttributeError:
+            self._body = self._stored.decompressed_body()
+            return self._body
 
     @property
     def value(self) -> Any:
@@ -148,3 +151,24 @@ class ReceivedMessage:
     def store_time_ms(self) -> int:
         """When the broker stored it, by the broker's clock."""
         return self.stored.store_time_ms
+
+
+def receive_in_python(
+    queue: MessageQueue, buffer: bytes, start: int, topic: bytes
+) -> tuple[list[ReceivedMessage], int]:
+    """Replaces `receive` if `_messages.c` could not be compiled."""
+    records, end = split_plain_records(buffer, start, topic)
+    return [ReceivedMessage(queue, record) for record in records], end
+
+
+_messages = import_compiled("rockhopper.client._messages")
+receive: Callable[[MessageQueue, bytes, int, bytes], tuple[list[ReceivedMessage], int]]
+if _messages is None:
+    receive = receive_in_python
+else:
+    _messages.set_received(ReceivedMessage)
+    receive = _messages.receive
+"""Returns the messages of the plain records from a place of an answer on, and where they end.
+
+The record that is there, if any, is not plain: decode_message reads it, or refuses it.
+"""

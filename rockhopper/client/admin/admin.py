@@ -4,13 +4,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from typing import Self, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Self, TypeVar
 
-from rockhopper.client.admin.accounts import Accounts
-from rockhopper.client.admin.admin_groups import GroupAdmin
-from rockhopper.client.admin.dead_letters import DeadLetters
-from rockhopper.client.admin.message_search import MessageSearch
-from rockhopper.client.admin.stats import StatsReader
 from rockhopper.client.arguments import check_seconds
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.errors import (
@@ -28,7 +24,6 @@ from rockhopper.client.network.session import Session
 from rockhopper.client.network.sharing import SharedConnections
 from rockhopper.client.network.tls import Tls
 from rockhopper.client.queues import MessageQueue
-from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.bodies import (
     Body,
     ClusterInfo,
@@ -41,10 +36,17 @@ from rockhopper.protocol.bodies.setting_facts import SettingFacts, decode_facts
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import ProtocolError
-from rockhopper.protocol.message import message_keys
 from rockhopper.protocol.names import AUTO_CREATE_TOPIC
 from rockhopper.protocol.requests import CreateTopicRequest, encode_fields
 from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
+
+if TYPE_CHECKING:
+    from rockhopper.client.admin.accounts import Accounts
+    from rockhopper.client.admin.admin_groups import GroupAdmin
+    from rockhopper.client.admin.dead_letters import DeadLetters
+    from rockhopper.client.admin.message_search import MessageSearch
+    from rockhopper.client.admin.stats import StatsReader
+    from rockhopper.client.received import ReceivedMessage
 
 _Body = TypeVar("_Body", bound=Body)
 
@@ -105,17 +107,42 @@ class Admin(ClosedAtEnd):
         """The connections, and the cached routes."""
         self.offsets = QueueOffsets(self.session)
         """Offsets of single queues: minimum, maximum, committed, by time."""
-        self._search = MessageSearch(self.session, self.brokers, self.topics)
-        self.groups = GroupAdmin(self.session, self.offsets, self.masters, self.delete_topic)
+
+    # A command that lists topics needs none of these, so they are imported at their first use.
+
+    @cached_property
+    def groups(self) -> "GroupAdmin":
         """Consumer groups: members, lag, offset resets."""
-        self.dead_letters = DeadLetters(
-            self.session, self.offsets, self._search, self.topics, self.masters
-        )
+        from rockhopper.client.admin.admin_groups import GroupAdmin
+
+        return GroupAdmin(self.session, self.offsets, self.masters, self.delete_topic)
+
+    @cached_property
+    def dead_letters(self) -> "DeadLetters":
         """Dead letters of groups, and sending them back."""
-        self.figures = StatsReader(self.session, self.masters)
+        from rockhopper.client.admin.dead_letters import DeadLetters
+
+        return DeadLetters(self.session, self.offsets, self._search, self.topics, self.masters)
+
+    @cached_property
+    def figures(self) -> "StatsReader":
         """Statistics over all topics and groups."""
-        self.accounts = Accounts(self.session, self.masters)
+        from rockhopper.client.admin.stats import StatsReader
+
+        return StatsReader(self.session, self.masters)
+
+    @cached_property
+    def accounts(self) -> "Accounts":
         """Users and access rules."""
+        from rockhopper.client.admin.accounts import Accounts
+
+        return Accounts(self.session, self.masters)
+
+    @cached_property
+    def _search(self) -> "MessageSearch":
+        from rockhopper.client.admin.message_search import MessageSearch
+
+        return MessageSearch(self.session, self.brokers, self.topics)
 
     async def __aenter__(self) -> Self:
         await self.session.start()
@@ -268,7 +295,7 @@ class Admin(ClosedAtEnd):
         )
         return QueueRange(queue, low, high)
 
-    async def message(self, message_id: str, topic: str | None = None) -> ReceivedMessage:
+    async def message(self, message_id: str, topic: str | None = None) -> "ReceivedMessage":
         """Return the message with this id, which is a producer's id or an offset id.
 
         A producer's id is looked up in `topic`, or without it in every topic. Raises
@@ -284,11 +311,13 @@ class Admin(ClosedAtEnd):
         max_count: int = 32,
         begin_time_ms: int = 0,
         end_time_ms: int | None = None,
-    ) -> list[ReceivedMessage]:
+    ) -> "list[ReceivedMessage]":
         """Return the newest messages of a topic with `key` among their keys, newest first.
 
         If you give several keys, in a message's form, a message matches if it has one of them.
         """
+        from rockhopper.protocol.message import message_keys
+
         keys = message_keys(key)
         return await self._search.by_keys(topic, keys, max_count, begin_time_ms, end_time_ms)
 

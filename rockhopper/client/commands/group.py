@@ -1,14 +1,13 @@
 """`rockhopper group`: consumer groups and their lag."""
 
 import asyncio
-import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rockhopper.client.commands.output import (
+    find_terminal_width,
     format_count,
     format_seconds,
     format_time,
@@ -201,7 +200,8 @@ def _print_differences(state: "GroupState", numbers: Mapping[str, str]) -> None:
 
 def _is_narrow() -> bool:
     """Whether the terminal is too narrow for a queue and its owner on one line."""
-    return sys.stdout.isatty() and shutil.get_terminal_size().columns < _WIDE
+    width = find_terminal_width()
+    return width is not None and width < _WIDE
 
 
 def _numbers(state: "GroupState") -> dict[str, str]:

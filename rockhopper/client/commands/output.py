@@ -3,7 +3,6 @@
 import base64
 import json
 import re
-import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -145,12 +144,21 @@ def format_seconds(seconds: float | None) -> str:
     return f"{seconds:,.1f} s" if 0 < seconds < 10 else f"{seconds:,.0f} s"
 
 
+def find_terminal_width() -> int | None:
+    """Return the columns of the terminal; None if the output goes elsewhere."""
+    if not sys.stdout.isatty():
+        return None
+    import shutil  # with libraries for compression, a fiftieth of the time of a command
+
+    return shutil.get_terminal_size().columns
+
+
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], *, ends_in_text: bool = False
 ) -> None:
     """Print a table with numbers aligned to the right; on a terminal it is fitted to the width."""
     texts = [[_cell(value) for value in row] for row in rows]
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    width = find_terminal_width()
     head, lines = fit_table(columns, texts, width, ends_in_text=ends_in_text)
     for line in head:
         write_line(line, is_bold=width is not None)

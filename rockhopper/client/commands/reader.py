@@ -43,7 +43,7 @@ class OutputReader:
         turns, pause_s = 0, _PAUSE_S
         while self._unread_bytes():
             if self._is_gone():
-                return False
+                return not self._unread_bytes()  # it may have read the rest just before
             if turns < _TURNS:
                 turns += 1
                 await asyncio.sleep(0)

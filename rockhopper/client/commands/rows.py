@@ -1,10 +1,9 @@
 """Prints messages as they arrive: a table for people, lines of JSON for programs."""
 
-import shutil
-import sys
 from typing import TYPE_CHECKING
 
 from rockhopper.client.commands.output import (
+    find_terminal_width,
     format_time,
     message_json,
     read_body,
@@ -32,7 +31,7 @@ class MessageRows:
         """The number of printed messages."""
         self._as_json = as_json
         self._has_head = as_json
-        self._width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        self._width = find_terminal_width()
 
     def print_head(self) -> None:
         """Print the head of the table now; by default the first message prints it."""

@@ -37,6 +37,7 @@ from rockhopper.client.network.tls import (
     TLS_VARIABLE,
     VERIFY_VARIABLE,
 )
+from rockhopper.starting import resume_collections
 from rockhopper.streams import abandon_output
 
 EXIT_REFUSED = 1
@@ -108,6 +109,7 @@ def run(action: Coroutine[Any, Any, Any], *, fast: bool = False) -> None:
     from rockhopper.client.errors import ClientError, MessageRejectedError, RouteNotFoundError
     from rockhopper.protocol.errors import ProtocolError
 
+    resume_collections()
     try:
         with asyncio.Runner(loop_factory=_find_uvloop() if fast else None) as runner:
             runner.run(action)

@@ -77,6 +77,7 @@ class Fetcher:
         self._outages = outages
         self._pause = pause
         self._now_s = now_s
+        self._retry_topic = settings.retry_topic
         self.has_read = False
         """Whether a pull of this consumer has ever succeeded."""
         self._interrupted: dict[str, set[MessageQueue]] = {}
@@ -86,28 +87,39 @@ class Fetcher:
     async def run(self, held: ProcessQueue) -> None:
         """Fetch until cancelled."""
         loop = asyncio.get_running_loop()
-        failures = 0
+        failures, offset = 0, held.fetch_offset
+
+        def accept(asked: int, result: PullResult) -> bool:
+            nonlocal failures, offset
+            offset = asked
+            was_failing = failures > 0
+            if was_failing:
+                failures = 0
+                self._recovered(held.queue)
+            self._accept(held, offset, result)
+            if (
+                was_failing
+                or held.is_dropped
+                or not offset != held.fetch_offset == result.next_offset
+            ):
+                return False
+            return held.is_fetchable
+
         try:
             while not held.is_dropped:
-                await held.room.wait_free()
-                await held.span_free.wait()
-                await held.wanted.wait()
+                if not held.is_fetchable:
+                    await held.wait_fetchable()
                 offset = held.fetch_offset
                 asked_at, asked_s = loop.time(), self._now_s()
                 # After an outage do not wait: an immediate answer shows that the outage is over.
                 wait_s = 0.0 if failures else self._settings.poll_s
                 try:
-                    result = await self._source.pull(
-                        held.queue, offset, self._settings.batch_size, wait_s, held.room.space
-                    )
+                    batch_size, space = self._settings.batch_size, held.room.space
+                    await self._source.follow(held.queue, offset, batch_size, wait_s, space, accept)
                 except ClientError as error:
                     failures += 1
                     await self._pause(self._failed(held, error, failures, asked_s))
                     continue
-                if failures:
-                    failures = 0
-                    self._recovered(held.queue)
-                self._accept(held, offset, result)
                 if held.fetch_offset == offset and loop.time() - asked_at < _HOLD_MIN_S:
                     # Do not poll in a tight loop a broker that does not hold the request.
                     await self._pause(_HOLD_MIN_S)
@@ -132,7 +144,7 @@ class Fetcher:
             held.reset(result.next_offset)
             self._listener.moved(held)
             return
-        if held.queue.topic == self._settings.retry_topic:
+        if held.queue.topic == self._retry_topic:
             _restore_topics(result.messages)
         held.append_messages(result.messages, result.next_offset)
         if result.messages:

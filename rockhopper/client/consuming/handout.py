@@ -12,7 +12,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
 from rockhopper.client.consuming.face.decoding import Decoding
@@ -28,6 +28,8 @@ from rockhopper.tasks import end_tasks, run_in_background
 log = logging.getLogger(__name__)
 
 Delivered = tuple[ProcessQueue, ReceivedMessage]
+DeliveredRun = tuple[ProcessQueue, Sequence[ReceivedMessage]]
+"""Messages of one queue that were delivered together, in their order there."""
 
 
 class Handout:
@@ -64,6 +66,7 @@ class Handout:
             self._decoding = Decoding(
                 settings.deserializer, settings.bad_body, outcomes[settings.bad_body]
             )
+        self._is_simple = self._decoding is None and not settings.orderly
         self._outcomes: set[asyncio.Task[None]] = set()
         self._timers: set[asyncio.TimerHandle] = set()
         self._is_stopped = False
@@ -111,6 +114,38 @@ class Handout:
         In orderly mode, a caller that `collects` may take more messages of a queue it has marked as
         collected.
         """
+        if not self._is_simple or self.trace is not None or self.pauses.topics:
+            return self._next_checked(collects)
+        return self._next_plain()
+
+    def next_after(self, last: Delivered) -> Delivered | None:
+        """Acknowledge a message; return the next one, or None if none is ready."""
+        held, message = last
+        if not self._is_simple or self._traced or self.trace is not None or self.pauses.topics:
+            self.acknowledge(held, message)
+            return self.next_message()
+        self.finished += 1
+        if held.finish(message) and not held.waiting:
+            self._has_finished(held)
+        return self._next_plain() if self._ready else None
+
+    def _next_plain(self) -> Delivered | None:
+        ready = self._ready
+        while ready and not self._is_stopped:
+            held = ready.popleft()
+            # As `is_deliverable`: a property would be called for each message.
+            if held.waiting and not (held.is_paused or held.is_suspended or held.is_dropped):
+                message = held.next_message()
+                if held.waiting:
+                    ready.append(held)
+                else:
+                    held.is_ready = False
+                return held, message
+            held.is_ready = False
+        return None
+
+    def _next_checked(self, collects: bool) -> Delivered | None:
+        """Return the next message in orderly mode, or if each is traced, decoded or compared."""
         while (held := self._next_queue(collects)) is not None:
             message = self._next_of(held)
             if message is None:
@@ -125,6 +160,43 @@ class Handout:
             if self._decoding is None or self._decoding.accepts(held, message):
                 return held, message
         return None
+
+    def next_run(self, count_max: int) -> DeliveredRun | None:
+        """Return messages of the next queue for a batch, or None if none is ready.
+
+        The queue is marked as collected.
+        """
+        if self._decoding is not None or self.pauses.topics:
+            delivered = self.next_message(collects=True)
+            if delivered is None:
+                return None
+            delivered[0].is_collected = True
+            return delivered[0], (delivered[1],)
+        held = self._next_queue(collects=True)
+        if held is None:
+            return None
+        run = held.next_messages(count_max)
+        held.is_collected = True
+        held.is_ready = bool(held.waiting)
+        if held.is_ready:
+            self._ready.append(held)
+        if self.trace is not None:
+            for message in run:
+                self._traced[id(message)] = self.trace.consuming(self._settings.group, [message])
+        return held, run
+
+    def share(self, count: int) -> int:
+        """Return how many of `count` messages each queue in the line may deliver."""
+        return -(-count // max(len(self._ready), 1))
+
+    async def wait_run(self, count_max: int) -> DeliveredRun | None:
+        """Wait for messages for a batch; return None after `stop`. Raises as `next` does."""
+        while True:
+            self._raise_failure()
+            run = self.next_run(count_max)
+            if run is not None or self._is_stopped:
+                return run
+            await self._wait()
 
     def _next_queue(self, collects: bool) -> ProcessQueue | None:
         """Take the next queue that may deliver out of the line; drop those that may not."""
@@ -149,42 +221,70 @@ class Handout:
         in_turn = not held.in_flight or (collects and held.is_collected)
         return in_turn and self._may_hand_out(held)
 
-    async def next(self, *, collects: bool = False) -> Delivered | None:
+    async def next(self) -> Delivered | None:
         """Wait for the next message and return it; return None after `stop`.
 
         Raises the error of a permanent refusal by a broker.
         """
         while True:
             if self._failure is not None:
-                failure, self._failure = self._failure, None
-                raise failure
-            delivered = self.next_message(collects=collects)
-            if delivered is not None or self._is_stopped:
-                return delivered
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            try:
-                await waiter
-            except asyncio.CancelledError:
-                if not waiter.cancelled():
-                    self._wake(1)  # pass the wake-up on, because this waiter was cancelled
-                else:
-                    with contextlib.suppress(ValueError):
-                        self._waiters.remove(waiter)
-                raise
+                self._raise_failure()
+            if self._ready:
+                delivered = self.next_message()
+                if delivered is not None:
+                    return delivered
+            if self._is_stopped:
+                return None
+            await self._wait()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    async def _wait(self) -> None:
+        """Wait until something may be ready."""
+        loop = self.loop or asyncio.get_running_loop()  # which makes a system call
+        waiter = loop.create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if not waiter.cancelled():
+                self._wake(1)  # pass the wake-up on, because this waiter was cancelled
+            else:
+                with contextlib.suppress(ValueError):
+                    self._waiters.remove(waiter)
+            raise
 
     def acknowledge(self, held: ProcessQueue, message: ReceivedMessage) -> None:
         """Count a message as consumed."""
         self.finished += 1
         if self._traced:
             self._trace_end(message, ConsumeResult.SUCCESS)
-        self._finish(held, message)
+        if held.finish(message) and not (held.waiting and self._is_simple):
+            self._has_finished(held)
+
+    def acknowledge_run(self, held: ProcessQueue, run: Sequence[ReceivedMessage]) -> None:
+        """Count messages of one queue as consumed."""
+        self.finished += len(run)
+        if self._traced:
+            for message in run:
+                self._trace_end(message, ConsumeResult.SUCCESS)
+        if held.finish_run(run):
+            self._has_finished(held)
 
     def put_back(self, held: ProcessQueue, message: ReceivedMessage) -> None:
         """Put a message back in line, as if it had not been delivered."""
         self._traced.pop(id(message), None)
         if held.put_back(message):
             self.offer(held)
+
+    def put_back_all(self, deliveries: Sequence[DeliveredRun]) -> None:
+        """Put messages back in line; the deliveries are in the order in which they were made."""
+        for held, run in reversed(deliveries):
+            for message in reversed(run):
+                self.put_back(held, message)
 
     def redeliver(
         self, held: ProcessQueue, message: ReceivedMessage, delay: Delay = BY_THE_LADDER
@@ -193,15 +293,15 @@ class Handout:
         return self._redeliver_run(held, [message], delay)
 
     def redeliver_all(
-        self, deliveries: Iterable[Delivered], delay: Delay = BY_THE_LADDER
+        self, deliveries: Iterable[DeliveredRun], delay: Delay = BY_THE_LADDER
     ) -> list[asyncio.Task[None]]:
         """Request redelivery of several messages.
 
         In orderly mode those of a queue fail together.
         """
         runs: dict[ProcessQueue, list[ReceivedMessage]] = {}
-        for held, message in deliveries:
-            runs.setdefault(held, []).append(message)
+        for held, messages in deliveries:
+            runs.setdefault(held, []).extend(messages)
         if self._settings.orderly:
             return [self._redeliver_run(held, run, delay) for held, run in runs.items()]
         return [self.redeliver(held, each, delay) for held, run in runs.items() for each in run]
@@ -237,8 +337,11 @@ class Handout:
             consumption.done(result)
 
     def _finish(self, held: ProcessQueue, message: ReceivedMessage) -> None:
-        if not held.finish(message):
-            return
+        if held.finish(message):
+            self._has_finished(held)
+
+    def _has_finished(self, held: ProcessQueue) -> None:
+        """Offer or report a queue of which a message has just finished."""
         if held.waiting:
             if self._settings.orderly:
                 held.attempts = 0

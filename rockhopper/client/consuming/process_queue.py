@@ -7,8 +7,8 @@ three are delivered again.
 """
 
 import asyncio
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 
 from rockhopper.client.consuming.pulling import Space
 from rockhopper.client.queues import MessageQueue
@@ -18,10 +18,11 @@ from rockhopper.client.received import ReceivedMessage
 class Room:
     """A limit on buffered messages and bytes; `free` is set while there is room.
 
-    Everything in it also counts in `shared`, the room of all queues of a consumer.
+    Everything in it also counts in `shared`, the room of all queues of a consumer, which is in no
+    other.
     """
 
-    __slots__ = ("bytes", "bytes_max", "count", "count_max", "free", "shared")
+    __slots__ = ("bytes", "bytes_max", "count", "count_max", "free", "is_full", "shared")
 
     def __init__(self, count_max: int, bytes_max: int, shared: "Room | None" = None) -> None:
         self.shared = shared
@@ -29,6 +30,7 @@ class Room:
         self.count_max = count_max
         self.bytes = 0
         self.bytes_max = bytes_max
+        self.is_full = False
         self.free = asyncio.Event()
         self.free.set()
 
@@ -37,6 +39,7 @@ class Room:
         self.count += count
         self.bytes += size_bytes
         if self.count >= self.count_max or self.bytes >= self.bytes_max:
+            self.is_full = True
             self.free.clear()
         if self.shared is not None:
             self.shared.count_received(count, size_bytes)
@@ -45,10 +48,20 @@ class Room:
         """Stop counting finished or dropped messages."""
         self.count -= count
         self.bytes -= size_bytes
-        if self.count < self.count_max and self.bytes < self.bytes_max and not self.free.is_set():
+        if self.is_full:
+            self.check_free()
+        shared = self.shared
+        if shared is not None:
+            shared.count -= count
+            shared.bytes -= size_bytes
+            if shared.is_full:
+                shared.check_free()
+
+    def check_free(self) -> None:
+        """Report that there is room, if there is."""
+        if self.count < self.count_max and self.bytes < self.bytes_max:
+            self.is_full = False
             self.free.set()
-        if self.shared is not None:
-            self.shared.remove(count, size_bytes)
 
     async def wait_free(self) -> None:
         """Wait until there is room here, then until there is room for all queues."""
@@ -76,6 +89,7 @@ class ProcessQueue:
         "_drained",
         "_in_flight",
         "_is_out_of_order",
+        "_is_span_full",
         "attempts",
         "committed",
         "fetch_offset",
@@ -127,10 +141,11 @@ class ProcessQueue:
         self.span_max = span_max
         self.span_free = asyncio.Event()
         self.span_free.set()
+        self._is_span_full = False
         self.last_fetch_ms = 0
         self.last_finish_ms = 0
         # Ordered by offset, unless a message was put back and taken again.
-        self._in_flight: OrderedDict[int, ReceivedMessage] = OrderedDict()
+        self._in_flight: dict[int, ReceivedMessage] = {}
         self._is_out_of_order = False
         self._drained: asyncio.Future[None] | None = None
 
@@ -143,6 +158,19 @@ class ProcessQueue:
     def is_deliverable(self) -> bool:
         """Whether a message waits, and nothing holds the queue back."""
         return bool(self.waiting) and not (self.is_paused or self.is_suspended or self.is_dropped)
+
+    @property
+    def is_fetchable(self) -> bool:
+        """Whether more messages may be fetched now; else `wait_fetchable` waits for it."""
+        room = self.room
+        is_full = room.is_full or (room.shared is not None and room.shared.is_full)
+        return not (is_full or self._is_span_full or self.is_paused)
+
+    async def wait_fetchable(self) -> None:
+        """Wait until there is room, and until the application wants messages."""
+        await self.room.wait_free()
+        await self.span_free.wait()
+        await self.wanted.wait()
 
     @property
     def position(self) -> int:
@@ -172,6 +200,16 @@ class ProcessQueue:
         self._in_flight[message.queue_offset] = message
         return message
 
+    def next_messages(self, count_max: int) -> list[ReceivedMessage]:
+        """Return up to `count_max` waiting messages and mark them as in flight."""
+        if not self._in_flight:
+            self._is_out_of_order = False
+        popleft, in_flight = self.waiting.popleft, self._in_flight
+        run = [popleft() for _ in range(min(count_max, len(self.waiting)))]
+        for message in run:
+            in_flight[message.queue_offset] = message
+        return run
+
     def take_first(self, may: Callable[[ReceivedMessage], bool]) -> ReceivedMessage | None:
         """Return the first waiting message that `may` accepts, skipping the others."""
         for place, message in enumerate(self.waiting):
@@ -187,14 +225,42 @@ class ProcessQueue:
 
     def finish(self, message: ReceivedMessage) -> bool:
         """Mark a message as finished; return False if it is no longer in flight here."""
-        if self._in_flight.pop(message.queue_offset, None) is not message:
+        offset, in_flight = message.queue_offset, self._in_flight
+        if in_flight.get(offset) is not message:
             return False
-        self.room.remove(1, message.size_bytes)
-        if not self.span_free.is_set():
+        del in_flight[offset]
+        # As `room.remove`: a loop calls this for each message.
+        room, size_bytes = self.room, message.size_bytes
+        room.count -= 1
+        room.bytes -= size_bytes
+        shared = room.shared
+        if shared is not None:
+            shared.count -= 1
+            shared.bytes -= size_bytes
+            if shared.is_full:
+                shared.check_free()
+        if room.is_full:
+            room.check_free()
+        if self._is_span_full or self._drained is not None:
+            self._have_finished()
+        return True
+
+    def finish_run(self, run: Sequence[ReceivedMessage]) -> bool:
+        """Mark messages as finished; return False if none of them is in flight here any more."""
+        get = self._in_flight.get
+        finished = [each for each in run if get(each.queue_offset) is each]
+        if finished:
+            for message in finished:
+                del self._in_flight[message.queue_offset]
+            self.room.remove(len(finished), sum([each.size_bytes for each in finished]))
+            self._have_finished()
+        return bool(finished)
+
+    def _have_finished(self) -> None:
+        if self._is_span_full:
             self._check_span()
         if not self._in_flight and self._drained is not None:
             self._settle()
-        return True
 
     def pause(self, is_paused: bool) -> None:
         """Stop or resume delivery and fetching; waiting messages are kept."""
@@ -261,7 +327,10 @@ class ProcessQueue:
             self._drained.set_result(None)
 
     def _check_span(self) -> None:
-        if self.fetch_offset - self.position < self.span_max:
-            self.span_free.set()
-        else:
-            self.span_free.clear()
+        is_full = self.fetch_offset - self.position >= self.span_max
+        if is_full != self._is_span_full:
+            self._is_span_full = is_full
+            if is_full:
+                self.span_free.clear()
+            else:
+                self.span_free.set()

@@ -141,8 +141,20 @@ class QueueReader:
     async def _run(self, delay_s: float) -> None:
         if delay_s:
             await self._pause(delay_s)
-        outages = 0
+        outages, offset = 0, self._fetch_offset
         loop = asyncio.get_running_loop()
+
+        def accept(asked: int, result: PullResult) -> bool:
+            nonlocal outages, offset
+            offset = asked
+            was_out = outages > 0
+            if was_out:
+                name = self.queue.broker_name
+                self._outages.warn(log, f"{name} again", "reading from %s has resumed", name)
+                outages = 0
+            self._accept(result)
+            return not was_out and self._fetch_offset != offset and self._has_room()
+
         while True:
             await self._room.wait()
             asked_at = loop.time()
@@ -150,8 +162,8 @@ class QueueReader:
             # After an outage do not wait: an immediate answer shows that the outage is over.
             wait_s = 0.0 if outages else self._poll_s
             try:
-                result = await self._source.pull(
-                    self.queue, offset, self._batch_size, wait_s, self._space
+                await self._source.follow(
+                    self.queue, offset, self._batch_size, wait_s, self._space, accept
                 )
             except ClientError as error:
                 if not _will_pass(error):
@@ -164,11 +176,6 @@ class QueueReader:
                 outages += 1
                 await self._pause(min(0.05 * 2 ** min(outages, 10), 2.0))
                 continue
-            if outages:
-                name = self.queue.broker_name
-                self._outages.warn(log, f"{name} again", "reading from %s has resumed", name)
-                outages = 0
-            self._accept(result)
             if self._fetch_offset == offset and loop.time() - asked_at < _HOLD_MIN_S:
                 # Do not poll in a tight loop a broker that does not hold the request.
                 await self._pause(_HOLD_MIN_S)

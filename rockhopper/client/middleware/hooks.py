@@ -17,7 +17,9 @@ from rockhopper.client.receipts import SendReceipt
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.message import Message
 
-SendOperation = Literal["send", "send_batch", "send_oneway", "request", "reply", "transaction"]
+SendOperation = Literal[
+    "send", "send_batch", "send_many", "send_oneway", "request", "reply", "transaction"
+]
 
 _HOOKS = ("on_send", "on_receive", "on_process")
 
@@ -75,7 +77,7 @@ class Middleware(Protocol):
     """
 
     async def on_send(self, sending: Sending, call_next: SendNext) -> Sequence[SendReceipt]:
-        """Wraps a send of a producer, including its retries: one message or a batch.
+        """Wraps a send of a producer, including its retries: one message or several.
 
         Returns a receipt for each message; none for `send_oneway` and `reply`.
         """

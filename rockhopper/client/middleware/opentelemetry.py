@@ -81,7 +81,9 @@ class OpenTelemetry(Middleware):
         kind = SpanKind.PRODUCER if without else SpanKind.CLIENT
         found = [link for link in links if link is not None]
         attributes = _of_send(sending)
-        with self._span("send", messages[0].topic, kind, attributes, found) as span:
+        topics = {message.topic for message in messages}
+        topic = topics.pop() if len(topics) == 1 else None
+        with self._span("send", topic, kind, attributes, found) as span:
             for message in without:
                 self._propagator.inject(message.properties)
             receipts = await call_next(sending)
@@ -214,7 +216,7 @@ def _of_broker(receipt: SendReceipt) -> dict[str, Any]:
 def _of_send(sending: Sending) -> dict[str, Any]:
     attributes = _of_client(sending.client_id, None)
     messages = sending.messages
-    if len(messages) > 1 or sending.operation == "send_batch":
+    if len(messages) > 1 or sending.operation in ("send_batch", "send_many"):
         attributes["messaging.batch.message_count"] = len(messages)
     if len(messages) == 1:
         attributes |= _of_message(messages[0])

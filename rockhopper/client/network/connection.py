@@ -29,8 +29,9 @@ from rockhopper.client.errors import (
     ClientStateError,
     MalformedAnswerError,
 )
-from rockhopper.client.network.in_flight_requests import InFlightRequests
+from rockhopper.client.network.in_flight_requests import AnswerWaiter, InFlightRequests
 from rockhopper.client.network.outgoing_frames import STALL_NOTED_S, OutgoingFrames
+from rockhopper.client.network.plain_answers import read_command
 from rockhopper.client.network.tls import UNANSWERED_REMEDY, find_remedy, is_tls_transport
 from rockhopper.protocol.codes import (
     FLAG_ONEWAY,
@@ -64,21 +65,21 @@ _MSGPACK = int(SerializeType.MSGPACK)
 _JSON_END = end_json_header(_LANGUAGE)
 _READS_BEFORE_EXPIRY_MAX = 1000
 
-_forks = 0
+
+class _Forks:
+    """An attribute, not a function: it is read for each message."""
+
+    count = 0
+
+    def note_fork(self) -> None:
+        self.count += 1
 
 
-def _count_fork() -> None:
-    global _forks
-    _forks += 1
-
+FORKS = _Forks()
+"""`count` is the number of forks between the process that loaded the client and this one."""
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_count_fork)
-
-
-def fork_count() -> int:
-    """Return the number of forks between the process that loaded the client and this one."""
-    return _forks
+    os.register_at_fork(after_in_child=FORKS.note_fork)
 
 
 class BrokerConnection(asyncio.Protocol):
@@ -107,7 +108,7 @@ class BrokerConnection(asyncio.Protocol):
         self._negotiating: set[int] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self._forks = _forks
+        self._forks = FORKS.count
         self._reads = 0
         self.is_open = False
         """Whether new requests may be sent here; False for a retiring connection too."""
@@ -125,19 +126,37 @@ class BrokerConnection(asyncio.Protocol):
             command.ext = {**(command.ext or {}), _NEGOTIATION_FIELD: "1"}
             self._negotiating.add(opaque)
         self.outgoing.write(encode_command(self._signed(command)))
-        return self._expect(opaque, command.code, timeout_s, spent_s)
+        future: asyncio.Future[Command] = self._loop.create_future()
+        self._expect(opaque, future, command.code, timeout_s, spent_s)
+        return future
 
     def request_json(
         self, code: int, header_start: bytes, body: bytes, timeout_s: float, *, spent_s: float = 0.0
     ) -> asyncio.Future[Command]:
         """Send a request whose header was begun by begin_json_header; otherwise like `request`."""
+        future: asyncio.Future[Command] = self._loop.create_future()
+        self.ask_json(future, code, header_start, body, timeout_s, spent_s)
+        return future
+
+    def ask_json(
+        self,
+        waiter: AnswerWaiter,
+        code: int,
+        header_start: bytes,
+        body: bytes,
+        timeout_s: float,
+        spent_s: float = 0.0,
+    ) -> None:
+        """Send a request as `request_json` does; `waiter` gets the answer or the error."""
         opaque = self._take_opaque()
-        header = header_start + _JSON_END % opaque
+        header_end = _JSON_END % opaque
         if self.credentials is None:
-            self.outgoing.write(frame_head(_JSON, len(header), len(body)) + header + body)
+            head = frame_head(_JSON, len(header_start) + len(header_end), len(body))
+            self.outgoing.write(b"".join((head, header_start, header_end, body)))
         else:
-            self.outgoing.write(encode_command(self._signed(decode_header(_JSON, header, body))))
-        return self._expect(opaque, code, timeout_s, spent_s)
+            command = decode_header(_JSON, header_start + header_end, body)
+            self.outgoing.write(encode_command(self._signed(command)))
+        self._expect(opaque, waiter, code, timeout_s, spent_s)
 
     def send_oneway(self, command: Command) -> None:
         """Send a request without an answer, not even an error."""
@@ -176,7 +195,7 @@ class BrokerConnection(asyncio.Protocol):
         return opaque
 
     def _take_opaque(self) -> int:
-        if self._forks != _forks:
+        if self._forks != FORKS.count:
             raise ClientStateError(
                 "this client was opened before the process forked, and its connections belong to "
                 "the parent; create a new client in the child process",
@@ -233,17 +252,15 @@ class BrokerConnection(asyncio.Protocol):
             self.close()
 
     def _expect(
-        self, opaque: int, code: int, timeout_s: float, spent_s: float
-    ) -> asyncio.Future[Command]:
-        future: asyncio.Future[Command] = self._loop.create_future()
+        self, opaque: int, waiter: AnswerWaiter, code: int, timeout_s: float, spent_s: float
+    ) -> None:
         now = self._loop.time()
         deadline = now + timeout_s - spent_s
         if self.pending.silent_since_s is None:
             self.pending.silent_since_s = now
-        self.pending[opaque] = (future, deadline, code, timeout_s)
+        self.pending[opaque] = (waiter, deadline, code, timeout_s)
         if self._timer is None or deadline < self._timer_at:
             self._set_timer(deadline)
-        return future
 
     def pause_writing(self) -> None:
         self.outgoing.pause()
@@ -259,31 +276,40 @@ class BrokerConnection(asyncio.Protocol):
         self.is_open = True
 
     def data_received(self, data: bytes) -> None:
-        self.pending.silent_since_s = None
+        pending = self.pending
+        pending.silent_since_s = None
         self._reads += 1
-        for serialize_type, header, body in self._decoder.feed(data):
-            try:
-                command = decode_header(serialize_type, header, body)
-            except ProtocolError as error:
-                self._give_up(error)
-                return
-            if command.flag & FLAG_RESPONSE:
-                self._take_answer(command)
-            else:
-                self._take_request(command)
-        if self._decoder.error is not None:
-            self._give_up(self._decoder.error)
+        self.outgoing.is_held = True
+        try:
+            for serialize_type, header, body in self._decoder.feed(data):
+                try:
+                    command = read_command(serialize_type, header, body)
+                except ProtocolError as error:
+                    self._give_up(error)
+                    return
+                if not command.flag & FLAG_RESPONSE:
+                    self._take_request(command)
+                    continue
+                if self._negotiating and command.opaque in self._negotiating:
+                    self._settle_negotiation(command)
+                entry = pending.pop(command.opaque, None)
+                if entry is None:
+                    log.debug(
+                        "dropped a late answer from %s (opaque %d)", self.address, command.opaque
+                    )
+                elif not entry[0].done():
+                    entry[0].set_result(command)
+        finally:
+            self.outgoing.release()
+        if not self.is_open or self._decoder.error is not None:
+            self._check_end()
 
-    def _take_answer(self, answer: Command) -> None:
-        entry = self.pending.pop(answer.opaque, None)
-        if self._negotiating and answer.opaque in self._negotiating:
-            self._settle_negotiation(answer)
-        if entry is None:
-            log.debug("dropped a late answer from %s (opaque %d)", self.address, answer.opaque)
-        elif not entry[0].done():
-            entry[0].set_result(answer)
+    def _check_end(self) -> None:
+        """Close a retiring connection after its last answer, and one that sent no valid frame."""
         if not self.is_open and not self.pending:
             self.close()
+        if self._decoder.error is not None:
+            self._give_up(self._decoder.error)
 
     def _settle_negotiation(self, answer: Command) -> None:
         self._negotiating.clear()
@@ -344,14 +370,14 @@ class BrokerConnection(asyncio.Protocol):
         """Send buffered data, then close; requests without an answer fail."""
         if self.transport is None or self.transport.is_closing():
             return
-        if self._forks != _forks:
+        if self._forks != FORKS.count:
             return
         self.outgoing.flush()
         self.transport.close()
 
     def abort(self) -> None:
         """Close at once; drop unsent data."""
-        if self.transport is not None and self._forks == _forks:
+        if self.transport is not None and self._forks == FORKS.count:
             self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -23,9 +23,9 @@ from rockhopper.client.errors import (
 )
 from rockhopper.client.network.addresses import split_address
 from rockhopper.client.network.connection import (
+    FORKS,
     BrokerConnection,
     RequestHandler,
-    fork_count,
 )
 from rockhopper.client.network.credentials import NOBODYS, CredentialsFile, CredentialsSource
 from rockhopper.client.network.in_flight_requests import SILENCE_NOTED_S
@@ -115,7 +115,7 @@ class ConnectionPool:
         self._dialed_s: dict[str, float] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
-        self._forks = fork_count()
+        self._forks = FORKS.count
         self._is_closed = False
 
     @property
@@ -161,13 +161,25 @@ class ConnectionPool:
             return await connection.request(command, timeout_s, spent_s=spent_s)
 
     def ready(self, address: str) -> BrokerConnection | None:
-        """Return the connection to `address` if it can send at once. Call check_usable first."""
+        """Return the connection to `address` if it can send at once."""
+        self.check_usable()
         connection = self._open.get(address)
-        if self.at_once_max is not None:
-            return None
-        if connection is not None and connection.is_open and connection.outgoing.is_writable:
+        if (
+            connection is not None
+            and connection.is_open
+            and connection.outgoing.is_writable
+            and self.at_once_max is None
+        ):
             return connection
         return None
+
+    def may_reuse(self, connection: BrokerConnection) -> bool:
+        """Whether a connection that was `ready` still is."""
+        return (
+            self._open.get(connection.address) is connection
+            and connection.is_open
+            and connection.outgoing.is_writable
+        )
 
     async def request_json(
         self, address: str, code: int, header_start: bytes, body: bytes, timeout_s: float
@@ -282,11 +294,19 @@ class ConnectionPool:
     @property
     def is_inherited(self) -> bool:
         """Whether this process is a fork of the one that created the pool."""
-        return self._forks != fork_count()
+        return self._forks != FORKS.count
 
     def check_usable(self) -> None:
         """Raise ClientStateError if closed, in a forked process or in another event loop."""
-        if self._forks != fork_count():
+        if (
+            self._forks == FORKS.count
+            and not self._is_closed
+            and self._loop is not None
+            and self._thread == get_ident()
+            and self._loop.is_running()
+        ):
+            return  # as `check_loop`: this is called for each message
+        if self._forks != FORKS.count:
             raise ClientStateError(
                 "this client was opened before the process forked, and its connections belong to "
                 "the parent; create a new client in the child process"

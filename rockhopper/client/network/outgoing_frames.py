@@ -1,7 +1,8 @@
 """OutgoingFrames: the frames that a connection sends, and the senders that wait for a slow peer.
 
 All frames of one event loop iteration leave in one write. A frame leaves at once if no request is
-in flight and the previous frame left alone.
+in flight and the previous frame left alone. Frames that are written while the connection handles
+received data leave when it has handled all of it.
 
 If one iteration sends more than 256 KiB, the data is written before its end: then the transport
 reports whether the peer accepts it. Until it does, later senders wait and continue in order of
@@ -29,18 +30,17 @@ class OutgoingFrames:
         self._size_bytes = 0
         self._since_s = 0.0
         self._comes_alone = False
+        self.is_held = False
+        """Whether `release` will write the frames."""
         self._is_paused = False
+        self.is_writable = True
+        """False while the peer reads more slowly than the client sends."""
         # The senders that wait to write, and how many bytes each has.
         self._writers: deque[tuple[asyncio.Future[None], int]] = deque()
 
     def open(self, transport: asyncio.Transport) -> None:
         """Write to *transport* from now on."""
         self._transport = transport
-
-    @property
-    def is_writable(self) -> bool:
-        """False while the peer reads more slowly than the client sends."""
-        return not self._is_paused and not self._writers
 
     async def wait_writable(self, size_bytes: int = 0) -> None:
         """Wait until the peer has accepted earlier data, including that of earlier waiters.
@@ -60,10 +60,17 @@ class OutgoingFrames:
                 self._transport.write(frame)
                 return
             self._since_s = self._loop.time()
-            self._loop.call_soon(self.flush)
+            if not self.is_held:
+                self._loop.call_soon(self.flush)
         frames.append(frame)
         self._size_bytes += len(frame)
         if self._size_bytes > _SIZE_BYTES_MAX:
+            self.flush()
+
+    def release(self) -> None:
+        """Write the frames that were held."""
+        self.is_held = False
+        if self._frames:
             self.flush()
 
     def flush(self) -> None:
@@ -84,6 +91,7 @@ class OutgoingFrames:
     def pause(self) -> None:
         """Have senders wait: the peer does not accept the data."""
         self._is_paused = True
+        self.is_writable = False
 
     def resume(self) -> None:
         """Admit the senders that wait: the peer has accepted the data."""
@@ -101,10 +109,12 @@ class OutgoingFrames:
             if not turn.done():
                 turn.set_result(None)
                 admitted_bytes += size_bytes
+        self.is_writable = not self._is_paused
 
     def release_writers(self) -> None:
         """Let all waiting senders go on: their requests fail with the connection."""
         self._is_paused = False
+        self.is_writable = True
         for turn, _ in self._writers:
             if not turn.done():
                 turn.set_result(None)

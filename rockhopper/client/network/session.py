@@ -178,11 +178,16 @@ class Session(Sharer):
 
         The caller checks whether the answer is a refusal: `refusal`.
         """
-        self.check_open()
-        connection = self.pool.ready(address)
+        connection = self.ready(address)
         if connection is not None:
             return connection.request_json(code, header_start, body, timeout_s)
         return self.pool.request_json(address, code, header_start, body, timeout_s)
+
+    def ready(self, address: str) -> BrokerConnection | None:
+        """Return the connection to `address` if it can send at once. Raises ClientStateError."""
+        if self._state != "open":
+            self.check_open()
+        return self.pool.ready(address)
 
     def refusal(self, address: str, code: int, answer: Command) -> RequestRefusedError:
         """Return the error for an answer that is not a success."""

@@ -141,20 +141,20 @@ class GroupSender:
         allowed_s: float,
         began_s: float | None = None,
     ) -> list[SendReceipt]:
-        now_s = self.session.pool.loop.time
-        started_s = now_s() if began_s is None else began_s
+        loop = self.session.pool.loop
+        started_s = loop.time() if began_s is None else began_s
         if self._in_flight >= IN_FLIGHT_MAX or self._line:
             # The timeout begins when the message may be sent.
-            came_s = now_s()
+            came_s = loop.time()
             await self._take_turn()
-            started_s += now_s() - came_s
+            started_s += loop.time() - came_s
         else:
             self._in_flight += 1
         try:
             deadline_s = started_s + allowed_s
             route = self.session.routes.known(outgoing.topic)
             if route is None or not route.write_queues:
-                stalls = StallMeter(self.session.pool.loop)
+                stalls = StallMeter(loop)
                 try:
                     route = await self._route(outgoing.topic)
                 finally:
@@ -162,10 +162,15 @@ class GroupSender:
             tries: Tries | None = None
             failed_on = _NO_BROKERS
             while True:
-                fixed = _choose_target(route, outgoing, choice)
+                is_free = choice is None and outgoing.sharding_key is None
+                fixed = None if is_free else _choose_target(route, outgoing, choice)
                 target = fixed or self._choice.next(route, failed_on)
-                has_others = fixed is None and _has_others(route, target, failed_on)
-                left_s = deadline_s - now_s()
+                has_others = (
+                    fixed is None
+                    and len(route.brokers) > 1
+                    and not route.masters.keys() <= failed_on | {target.broker_name}
+                )
+                left_s = deadline_s - loop.time()
                 if left_s <= 0:  # finding the route used up the time
                     raise (tries and tries.outcome()) or RequestTimeoutError(
                         send_code(outgoing), self._master(route, target), allowed_s
@@ -173,7 +178,16 @@ class GroupSender:
                 # If another broker is left to try, one that hangs must not use up all the time.
                 try_s = left_s / 2 if has_others and len(failed_on) < self._retries else left_s
                 try:
-                    answer, address = await self._try(outgoing, route, target, try_s)
+                    address = route.master(target.broker_name) or self._master(route, target)
+                    answer = await self.session.request_json(
+                        address,
+                        send_code(outgoing),
+                        self._headers.encode_start(outgoing, target),
+                        outgoing.body,
+                        try_s,
+                    )
+                    if answer.code not in SENT_CODES:
+                        raise self.session.refusal(address, send_code(outgoing), answer)
                     receipts = read_receipts(answer, messages, target, address)
                     if self.on_sent is not None:
                         self.on_sent(messages, receipts, answer, address, started_s)
@@ -191,7 +205,7 @@ class GroupSender:
                         route = moved
                         continue
                     failed_on = tries.failed_on
-                    pause_s = min(pause_s, deadline_s - now_s())
+                    pause_s = min(pause_s, deadline_s - loop.time())
                     route = await self._route_after(error, route, pause_s)
         finally:
             self._leave()
@@ -214,17 +228,6 @@ class GroupSender:
                 turn.set_result(None)
                 return
         self._in_flight -= 1
-
-    async def _try(
-        self, outgoing: OutgoingMessage, route: TopicRoute, target: MessageQueue, try_s: float
-    ) -> tuple[Command, str]:
-        code = send_code(outgoing)
-        address = self._master(route, target)
-        header_start = self._headers.encode_start(outgoing, target)
-        answer = await self.session.request_json(address, code, header_start, outgoing.body, try_s)
-        if answer.code not in SENT_CODES:
-            raise self.session.refusal(address, code, answer)
-        return answer, address
 
     async def _route(self, topic: str) -> TopicRoute:
         """Return a route with queues that are writable now, or once their broker has a master."""
@@ -278,13 +281,6 @@ class GroupSender:
                 ),
             )
         return address
-
-
-def _has_others(route: TopicRoute, target: MessageQueue, failed_on: frozenset[str]) -> bool:
-    """Whether a broker other than the target's may be tried next."""
-    if len(route.brokers) == 1:
-        return False
-    return bool(route.masters.keys() - failed_on - {target.broker_name})
 
 
 def _choose_target(

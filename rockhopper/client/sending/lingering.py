@@ -144,7 +144,7 @@ class Lingering:
             )
             _finish(waiting, receipts)
         except Exception as error:
-            if _is_fault(error) and len(waiting) > 1:
+            if is_fault(error) and len(waiting) > 1:
                 await asyncio.gather(*(self._deliver(lane, [each]) for each in waiting))
             else:
                 _fail(waiting, error)
@@ -153,7 +153,7 @@ class Lingering:
                 outcome.cancel()  # ends the waiting if this task is cancelled
 
 
-def _is_fault(error: Exception) -> bool:
+def is_fault(error: Exception) -> bool:
     """Whether a broker refused the content of a message."""
     return isinstance(error, RequestRefusedError) and error.code in _FAULTS
 

@@ -7,23 +7,18 @@ compressed in a thread, and only if a sample of the body becomes smaller.
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import overload
 
 import msgspec
 
 from rockhopper.client.errors import MessageRejectedError
+from rockhopper.client.sending.plain_batches import ID_END, ID_START, encode_plain_batch
 from rockhopper.protocol.compression import compress_zlib
 from rockhopper.protocol.frame import FRAME_SIZE_BYTES_MAX
 from rockhopper.protocol.message import Message
 from rockhopper.protocol.message_ids import UniqueIds
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, is_retry_topic, tag_error, topic_error
-from rockhopper.protocol.properties import (
-    NAME_VALUE_SEPARATOR,
-    PROPERTIES_SIZE_BYTES_MAX,
-    PROPERTY_SEPARATOR,
-    PROPERTY_UNIQUE_KEY,
-    PROPERTY_WAIT,
-    encode_properties,
-)
+from rockhopper.protocol.properties import PROPERTIES_SIZE_BYTES_MAX, encode_properties
 from rockhopper.protocol.store.message_codec import encode_batch
 from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED_ZLIB
 
@@ -34,10 +29,6 @@ BODY_SIZE_BYTES_MAX = FRAME_SIZE_BYTES_MAX - 6 * PROPERTIES_SIZE_BYTES_MAX - 409
 APART_SIZE_BYTES = 64 * 1024
 _SAMPLE_SIZE_BYTES = 4096
 _SAMPLE_COUNT = 4
-
-# The properties of a message that has no own ones.
-_ID_START = f"{PROPERTY_UNIQUE_KEY}{NAME_VALUE_SEPARATOR}"
-_ID_END = f"{PROPERTY_SEPARATOR}{PROPERTY_WAIT}{NAME_VALUE_SEPARATOR}true{PROPERTY_SEPARATOR}"
 
 
 class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
@@ -52,6 +43,40 @@ class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
     sys_flag: int = 0
     sharding_key: str | None = None
     is_batch: bool = False
+
+
+class PlainParts(Sequence[OutgoingMessage]):
+    """The messages of a plain batch. Each is created when somebody asks for it."""
+
+    def __init__(self, messages: list[Message], message_ids: list[str], born_time_ms: int) -> None:
+        self._messages = messages
+        self.message_ids = message_ids
+        self._born_time_ms = born_time_ms
+
+    def __len__(self) -> int:
+        return len(self.message_ids)
+
+    @overload
+    def __getitem__(self, place: int) -> OutgoingMessage: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[OutgoingMessage]: ...
+
+    def __getitem__(self, place: int | slice) -> OutgoingMessage | Sequence[OutgoingMessage]:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        message, message_id = self._messages[place], self.message_ids[place]
+        properties = f"{ID_START}{message_id}{ID_END}"
+        return OutgoingMessage(
+            message.topic, message.body, properties, message_id, self._born_time_ms, message.flag
+        )
+
+
+def list_message_ids(parts: Sequence[OutgoingMessage]) -> list[str]:
+    """Return the id of each message of a batch, or of a single one."""
+    if type(parts) is PlainParts:
+        return parts.message_ids
+    return [part.message_id for part in parts]
 
 
 def _now_ms() -> int:
@@ -79,6 +104,11 @@ class OutgoingPolicy:
         limits = (message_size_bytes_max, compress_above_bytes, BODY_SIZE_BYTES_MAX)
         self._plain_size_bytes_max = min(limit for limit in limits if limit is not None)
         self.batch_size_bytes_max = min(message_size_bytes_max, BODY_SIZE_BYTES_MAX)
+
+    def may_compress(self, body: bytes) -> bool:
+        """Whether a body is large enough to be compressed, unless it is in a batch."""
+        limit = self._compress_above_bytes
+        return limit is not None and len(body) > limit
 
     async def prepare_apart(
         self, message: Message, *, system: Mapping[str, str] | None = None, sys_flag: int = 0
@@ -150,9 +180,10 @@ class OutgoingPolicy:
         sys_flag = 0
         if len(body) > self._plain_size_bytes_max:
             body, sys_flag = self._large_body(body, topic, False, compressed)
-        message_id = self._ids.next()
-        properties = f"{_ID_START}{message_id}{_ID_END}"
-        return OutgoingMessage(topic, body, properties, message_id, self._now_ms(), flag, sys_flag)
+        now_ms = self._now_ms()
+        message_id = self._ids.next_at(now_ms)
+        properties = f"{ID_START}{message_id}{ID_END}"
+        return OutgoingMessage(topic, body, properties, message_id, now_ms, flag, sys_flag)
 
     def _large_body(
         self, body: bytes, topic: str, in_batch: bool, compressed: bytes | None
@@ -170,8 +201,8 @@ class OutgoingPolicy:
         return body, sys_flag
 
     async def prepare_batch_in_turn(
-        self, messages: Sequence[Message]
-    ) -> tuple[OutgoingMessage, list[OutgoingMessage]]:
+        self, messages: list[Message]
+    ) -> tuple[OutgoingMessage, Sequence[OutgoingMessage]]:
         """Prepare a batch after earlier messages of its sharding key."""
         if messages[0].sharding_key is None:
             return self.prepare_batch(messages)
@@ -179,15 +210,31 @@ class OutgoingPolicy:
             return self.prepare_batch(messages)
 
     def prepare_batch(
-        self, messages: Sequence[Message]
-    ) -> tuple[OutgoingMessage, list[OutgoingMessage]]:
+        self, messages: list[Message]
+    ) -> tuple[OutgoingMessage, Sequence[OutgoingMessage]]:
         """Return the batch as one message, and its parts."""
         first = messages[0]
+        if not is_retry_topic(first.topic) and (plain := self._prepare_plain_batch(messages)):
+            return plain
         parts = []
         for message in messages:
             _check_batchable(message, first)
             parts.append(self.prepare(message, in_batch=True))
         return self.join(parts, first.wait_stored), parts
+
+    def _prepare_plain_batch(
+        self, messages: list[Message]
+    ) -> tuple[OutgoingMessage, PlainParts] | None:
+        topic = messages[0].topic
+        if topic not in self._good_topics:
+            self._check_topic(topic)
+        id_start, number = self._ids.reserve(len(messages))
+        encoded = encode_plain_batch(messages, self.batch_size_bytes_max, id_start, number)
+        if encoded is None:
+            return None
+        body, message_ids = encoded
+        now_ms = self._now_ms()
+        return self._wrap_batch(topic, body, now_ms), PlainParts(messages, message_ids, now_ms)
 
     def join(self, parts: Sequence[OutgoingMessage], wait_stored: bool = True) -> OutgoingMessage:
         """Return a batch; its messages must have the same topic, sharding key and `wait_stored`."""
@@ -195,15 +242,27 @@ class OutgoingPolicy:
         body = encode_batch((part.flag, part.body, part.properties.encode()) for part in parts)
         self._check_size("batch", len(body), first.topic)
         _check_fits_frame("batch", len(body), first.topic)
+        return self._wrap_batch(
+            first.topic, body, first.born_time_ms, first.sharding_key, wait_stored
+        )
+
+    def _wrap_batch(
+        self,
+        topic: str,
+        body: bytes,
+        born_time_ms: int,
+        sharding_key: str | None = None,
+        wait_stored: bool = True,
+    ) -> OutgoingMessage:
         message_id = self._ids.next()
-        properties = _properties_text(Message(first.topic, wait_stored=wait_stored), message_id)
+        properties = _properties_text(Message(topic, wait_stored=wait_stored), message_id)
         return OutgoingMessage(
-            first.topic,
+            topic,
             body,
             properties,
             message_id,
-            first.born_time_ms,
-            sharding_key=first.sharding_key,
+            born_time_ms,
+            sharding_key=sharding_key,
             is_batch=True,
         )
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from rockhopper.client.errors import ClientStateError
-from rockhopper.client.network.connection import fork_count
+from rockhopper.client.network.connection import FORKS
 from rockhopper.client.sync.loop_thread import LoopThread, get_loop_thread, is_exiting
 
 _P = ParamSpec("_P")
@@ -53,7 +53,7 @@ class Face(Generic[_Client]):
         self._client = self._make()  # raises errors in the arguments now
         self._is_open = False
         self._is_closed = False
-        self._forks = fork_count()
+        self._forks = FORKS.count
         self._thread: LoopThread | None = None
         self._opening = threading.RLock()
         self._is_opening = False
@@ -79,13 +79,13 @@ class Face(Generic[_Client]):
         self._end(None, None, None)
 
     def _of_this_process(self) -> _Client:
-        if self._forks != fork_count():
+        if self._forks != FORKS.count:
             self._take_over()
         return self._client
 
     def _opened(self) -> _Client:
         """Return the client of this process, open unless it was closed."""
-        if self._is_open and self._forks == fork_count():
+        if self._is_open and self._forks == FORKS.count:
             return self._client
         self._of_this_process()
         with self._opening:
@@ -127,7 +127,7 @@ class Face(Generic[_Client]):
     def _take_over(self) -> None:
         """Create a new client in a forked child, unless its state belongs to the parent alone."""
         if self._reopens_in_child or not self._is_open:
-            self._forks = fork_count()
+            self._forks = FORKS.count
             self._opening = threading.RLock()
             self._is_opening = False
             self._client = self._make()
@@ -140,7 +140,7 @@ class Face(Generic[_Client]):
         traceback: TracebackType | None,
     ) -> None:
         was_open, self._is_open, self._is_closed = self._is_open, False, True
-        if not was_open or self._forks != fork_count():
+        if not was_open or self._forks != FORKS.count:
             return
         thread = self._serving
         thread.open_clients.discard(self)

@@ -36,6 +36,7 @@ class SyncSender(Face[_Producer]):
     send = wrap_waiting(producer.Producer.send)
     message = wrap_looking(producer.Producer.message)
     send_batch = wrap_waiting(producer.Producer.send_batch)
+    send_many = wrap_waiting(producer.Producer.send_many)
     send_oneway = wrap_waiting(producer.Producer.send_oneway)
     request = wrap_waiting(producer.Producer.request)
     reply = wrap_waiting(producer.Producer.reply)

@@ -10,12 +10,15 @@ import pytest
 
 from rockhopper.client import Message, RetryLater, errors
 from rockhopper.client.queues import MessageQueue
-from rockhopper.client.receipts import SendReceipt, SendStatus
+from rockhopper.client.receipts import NotAllSentError, SendReceipt, SendStatus
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.transactions import Transaction, TransactionState
 from rockhopper.protocol import errors as protocol_errors
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.tasks import ApplicationCodeError
+
+QUEUE = MessageQueue("orders", "broker-a", 1)
+RECEIPT = SendReceipt("id", "offset-id", QUEUE, 7, SendStatus.OK)
 
 # Those whose constructor takes more than a text.
 MADE: dict[type[BaseException], Callable[[], BaseException]] = {
@@ -33,6 +36,7 @@ def every_error() -> Iterator[BaseException]:
         for _, kind in inspect.getmembers(module, inspect.isclass):
             if issubclass(kind, BaseException) and kind.__module__ == module.__name__:
                 yield MADE.get(kind, lambda kind=kind: kind("what"))()
+    yield NotAllSentError([RECEIPT, RECEIPT])
     yield RetryLater(delay_s=3.0)
     yield RetryLater(-1, "never")
     yield ApplicationCodeError("panic")
@@ -54,10 +58,6 @@ def test_an_error_is_the_same_afterwards(error: BaseException, way: Callable[[An
     assert str(back) == str(error)
     assert back.args == error.args
     assert vars(back) == vars(error)
-
-
-QUEUE = MessageQueue("orders", "broker-a", 1)
-RECEIPT = SendReceipt("id", "offset-id", QUEUE, 7, SendStatus.OK)
 
 
 @ways

@@ -32,14 +32,15 @@ class AliasedGroup(click.Group):
         """Write the commands with their aliases."""
         names = {
             name: f"{name}, {_OTHER_NAMES[name]}" if name in _OTHER_NAMES else name
-            for name in self.commands
+            for name in self.list_commands(ctx)
         }
         width = formatter.width - 6 - max(map(len, names.values()), default=0)
+        commands = {name: self.get_command(ctx, name) for name in names}
         with formatter.section("Commands"):
             formatter.write_dl(
                 [
                     (names[name], command.get_short_help_str(width))
-                    for name, command in self.commands.items()
-                    if not command.hidden
+                    for name, command in commands.items()
+                    if command is not None and not command.hidden
                 ]
             )

@@ -1,10 +1,8 @@
 """Rates: messages in and out between two samples of the brokers' counters."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
-from rockhopper.client.admin.group_states import REQUEUE_GROUP
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.protocol.bodies.stats import LAG_UNKNOWN, GroupFigures, TopicFigures
 from rockhopper.protocol.names import (
@@ -28,8 +26,7 @@ def is_systems(topic: str, brokers: Sequence[BrokerAddress]) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class TopicFlow:
+class TopicFlow(NamedTuple):
     """The rates of a topic."""
 
     name: str
@@ -39,8 +36,7 @@ class TopicFlow:
     groups: Sequence[str]
 
 
-@dataclass(frozen=True)
-class GroupFlow:
+class GroupFlow(NamedTuple):
     """The rate of a group and its lag; the lag of a broadcast group is None."""
 
     name: str
@@ -53,8 +49,7 @@ class GroupFlow:
     """The age of the oldest message not yet consumed; None if unknown."""
 
 
-@dataclass(frozen=True)
-class Flow:
+class Flow(NamedTuple):
     """The rates of all topics and groups over a number of seconds."""
 
     seconds: float
@@ -78,16 +73,15 @@ class Flow:
         return sum(each.lag or 0 for each in self.groups)
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """The brokers' counters at one moment."""
 
     at_s: float
     took_s: float
     broker_count: int
-    topics: dict[str, TopicFigures] = field(default_factory=dict)
-    groups: dict[str, GroupFigures] = field(default_factory=dict)
-    ages_s: Mapping[str, float] = field(default_factory=dict)
+    topics: Mapping[str, TopicFigures] = {}
+    groups: Mapping[str, GroupFigures] = {}
+    ages_s: Mapping[str, float] = {}
     """Group -> age of the oldest message not yet consumed, for the groups that were queried."""
 
     @classmethod
@@ -101,6 +95,8 @@ class Sample:
         with_system: bool,
     ) -> Self:
         """Return a sample of statistics; unless `with_system`, without system topics and groups."""
+        from rockhopper.client.admin.group_states import REQUEUE_GROUP
+
         topics, groups = figures.topics, figures.groups
         if not with_system:
             topics = [each for each in topics if not is_systems(each.name, brokers)]

@@ -5,13 +5,18 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rockhopper.client.commands.output import format_count, format_seconds, write_json
+from rockhopper.client.commands.output import (
+    find_terminal_width,
+    format_count,
+    format_seconds,
+    write_json,
+)
 from rockhopper.client.commands.running import (
     choose_nameserver,
     get_context_in_use,
@@ -127,7 +132,7 @@ async def _print(view: _TopView, interval_s: float, once: bool, names: str | Non
 
 
 def _print_report(flow: Flow, view: _TopView, *, is_first: bool) -> None:
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    width = find_terminal_width()
     rows = view.row_count or _ROWS_WITHOUT_TERMINAL
     lines = [] if is_first else [""]
     lines += [_head(flow), *_topics(flow, view, rows, width), ""]
@@ -187,7 +192,7 @@ async def _sample(
     behind = [each for each in sample.groups.values() if each.lag > 0]
     furthest = sorted(behind, key=lambda each: -each.lag)[:_AGES_MAX]
     ages_s = await find_oldest_of_groups(admin, [each.name for each in furthest])
-    return replace(sample, ages_s=ages_s, took_s=time.monotonic() - begun_s), away
+    return sample._replace(ages_s=ages_s, took_s=time.monotonic() - begun_s), away
 
 
 def _rest_s(sample: Sample, interval_s: float) -> float:

@@ -2,7 +2,6 @@
 
 import asyncio
 import io
-import shutil
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -130,6 +129,8 @@ def draw(lines: list[str], title: str, interval_s: float, *, is_first: bool) -> 
         out.write("".join(f"{line}\n" for line in lines).encode())
         out.flush()
         return
+    import shutil  # see find_terminal_width
+
     size = shutil.get_terminal_size()
     room = max(size.lines - 2, 1)
     if len(lines) > room:

@@ -9,7 +9,6 @@ secrets.
 
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -124,6 +123,8 @@ class Contexts:
 
     def save(self) -> None:
         """Replace the file. Raises ContextError, which leaves it unchanged."""
+        import tempfile  # of those who save a context
+
         path = self.path or find_contexts_path()
         document = _Document(self.current, dict(sorted(self.by_name.items())))
         text = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"

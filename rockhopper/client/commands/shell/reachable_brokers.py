@@ -7,8 +7,7 @@ kind are missing: they may be gone for good.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rockhopper.client.commands.running import note_incomplete, report
 
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 ANSWERS_WITHIN_S = 3.0
 
 
-@dataclass(frozen=True)
-class Away:
+class Away(NamedTuple):
     """The missing brokers, described in words."""
 
     silent: tuple[str, ...] = ()

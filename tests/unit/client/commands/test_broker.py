@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from rockhopper.broker import Broker
-from rockhopper.broker.observing.version import own_version
 from rockhopper.client import Admin
 from rockhopper.client.network.addresses import BrokerAddress
+from rockhopper.version import own_version
 from tests.support.command_line import CommandLine
 
 

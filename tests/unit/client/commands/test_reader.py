@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import select
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +56,22 @@ async def test_a_reader_that_goes_before_it_has_read_has_not_taken_it(pipe: Pipe
     await asyncio.sleep(0)
     pipe.go()
     assert not await taking
+
+
+async def test_a_reader_that_reads_and_goes_has_taken_it(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both between the look for unread bytes and the look for the reader."""
+    poll = select.poll
+
+    def read_and_go() -> select.poll:
+        if pipe.is_read:
+            assert os.read(pipe.read_end, 100) == b"line\n"
+            pipe.go()
+        return poll()
+
+    monkeypatch.setattr(select, "poll", read_and_go)
+    assert await OutputReader().takes(pipe.write)
 
 
 async def test_a_reader_that_has_gone_takes_nothing(pipe: Pipe) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rockhopper.client.consuming.assigned_readers import AssignedReaders
-from rockhopper.client.consuming.pulling import PullResult, Space
+from rockhopper.client.consuming.pulling import Accept, PullResult, Space
 from rockhopper.client.errors import ClientStateError, RequestRefusedError
 from rockhopper.client.network.outages import Outages
 from rockhopper.client.queues import MessageQueue
@@ -24,9 +24,15 @@ class Topic:
         self.end = end
         self.forbidden: set[MessageQueue] = set()
 
-    async def pull(
-        self, queue: MessageQueue, offset: int, max_count: int, wait_s: float, space: Space
-    ) -> PullResult:
+    async def follow(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        max_count: int,
+        wait_s: float,
+        space: Space,
+        accept: Accept,
+    ) -> None:
         if queue in self.forbidden:
             raise RequestRefusedError(11, 16, "no permission", "a:1")
         if offset >= self.end:
@@ -35,7 +41,7 @@ class Topic:
             ReceivedMessage(queue, StoredMessage("orders", queue.queue_id, at, at * 100, b"x"))
             for at in range(offset, self.end)
         ]
-        return PullResult(messages, self.end, 0, self.end, False)
+        accept(offset, PullResult(messages, self.end, 0, self.end, False))
 
 
 @pytest.fixture

@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
 from rockhopper.client.consuming.fetching import REFUSED_FOR_GOOD_S, Fetcher
 from rockhopper.client.consuming.process_queue import ProcessQueue, Room
-from rockhopper.client.consuming.pulling import PullResult, Space
+from rockhopper.client.consuming.pulling import Accept, PullResult, Space
 from rockhopper.client.consuming.settings import ConsumerSettings
 from rockhopper.client.errors import BrokerUnreachableError, ClientError, RequestRefusedError
 from rockhopper.client.network.outages import Outages
@@ -41,6 +42,7 @@ class Fetched:
     def __init__(self, *answers: PullResult | ClientError, queue: MessageQueue = QUEUE) -> None:
         self.answers = list(answers)
         self.asked: list[tuple[int, float]] = []
+        self.accepted: list[bool] = []
         self.pauses: list[float] = []
         self.told: list[str] = []
         self.done = asyncio.Event()
@@ -52,9 +54,15 @@ class Fetched:
         self.held_s = 0.0
         self.fetcher = Fetcher(self, settings, self, outages, self._pause, lambda: self.now_s)
 
-    async def pull(
-        self, queue: MessageQueue, offset: int, max_count: int, wait_s: float, space: Space
-    ) -> PullResult:
+    async def follow(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        max_count: int,
+        wait_s: float,
+        space: Space,
+        accept: Accept,
+    ) -> None:
         self.asked.append((offset, wait_s))
         self.now_s += self.held_s
         self.held_s = 0.0
@@ -64,7 +72,7 @@ class Fetched:
         answer = self.answers.pop(0)
         if isinstance(answer, ClientError):
             raise answer
-        return answer
+        self.accepted.append(accept(offset, answer))
 
     async def _pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -208,14 +216,38 @@ async def test_messages_that_come_again_have_the_topic_they_were_sent_to() -> No
 
 async def test_an_answer_to_an_old_offset_is_dropped() -> None:
     fetched = Fetched(result(0))
-    pull = fetched.pull
+    follow = fetched.follow
 
-    async def reset_meanwhile(*given: object) -> PullResult:
-        answer = await pull(*given)  # type: ignore[arg-type]
-        fetched.held.reset(40)
-        return answer
+    async def reset_meanwhile(*given: Any) -> None:
+        def accept(offset: int, answer: PullResult) -> bool:
+            fetched.held.reset(40)
+            accepted.append(given[-1](offset, answer))
+            return True
 
-    fetched.pull = reset_meanwhile  # type: ignore[method-assign, assignment]
+        queue, offset, max_count, wait_s, space, _ = given
+        await follow(queue, offset, max_count, wait_s, space, accept)
+
+    accepted: list[bool] = []
+    fetched.follow = reset_meanwhile  # type: ignore[method-assign, assignment]
     await fetched.run()
-    assert fetched.told == []
+    assert (fetched.told, accepted) == ([], [False])
     assert fetched.asked[1] == (40, 15.0)
+
+
+async def test_a_source_reads_on_only_behind_messages_and_while_there_is_room() -> None:
+    gone = BrokerUnreachableError("gone")
+    fetched = Fetched(gone, result(0), result(next_offset=1), result(1), result(2))
+    task = asyncio.ensure_future(fetched.fetcher.run(fetched.held))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert fetched.accepted == [False, False, True, False]  # after an error; nothing came; full
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_source_does_not_read_on_for_a_queue_that_was_given_up() -> None:
+    fetched = Fetched(result(0))
+    fetched.held.is_dropped = True
+    task = asyncio.ensure_future(fetched.fetcher.run(fetched.held))
+    await asyncio.gather(task)
+    assert fetched.asked == []

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 
@@ -247,3 +248,67 @@ async def test_idle_queues_are_told_of() -> None:
     assert idle == []
     line.acknowledge(*second)
     assert idle == [held]
+
+
+async def test_a_run_is_acknowledged_as_its_messages_one_by_one() -> None:
+    idle: list[ProcessQueue] = []
+    line = Handout(SETTINGS, Backs(), on_idle=idle.append)  # type: ignore[arg-type]
+    held = queue_of(3)
+    line.offer(held)
+    first, second = line.next_run(2), line.next_run(2)
+    assert first is not None
+    assert second is not None
+    assert [[each.queue_offset for each in run] for _, run in (first, second)] == [[0, 1], [2]]
+    assert line.next_run(1) is None
+    line.acknowledge_run(*second)
+    assert (line.finished, held.position, idle) == (1, 0, [])
+    line.acknowledge_run(*first)
+    assert (line.finished, held.position, idle) == (3, 3, [held])
+
+
+async def test_each_message_of_a_run_is_traced() -> None:
+    line = handout()
+    line.trace = trace = mock.Mock()
+    line.offer(queue_of(2))
+    run = line.next_run(9)
+    assert run is not None
+    assert [call.args[1] for call in trace.consuming.mock_calls] == [[each] for each in run[1]]
+    line.acknowledge_run(*run)
+    assert trace.consuming.return_value.done.call_count == 2
+
+
+async def test_a_run_of_a_mixed_queue_has_what_is_not_paused() -> None:
+    line = handout()
+    retry = queue_of(2)
+    retry.queue = MessageQueue("%RETRY%billing", "a", 0)
+    retry.waiting[0].stored.topic = "returns"
+    line.pauses.pause("returns")
+    line.offer(retry)
+    run = line.next_run(9)
+    assert run is not None
+    assert [each.queue_offset for each in run[1]] == [1]
+    assert run[0].is_collected
+    assert line.next_run(9) is None
+
+
+async def test_in_order_only_what_collects_takes_more_of_a_queue() -> None:
+    line = handout(orderly=True)
+    held = queue_of(3)
+    line.offer(held)
+    assert line.next_run(1) is not None
+    assert line.next_message() is None
+    line.offer(held)
+    run = line.next_run(9)
+    assert run is not None
+    assert [each.queue_offset for each in run[1]] == [1, 2]
+
+
+async def test_an_error_is_raised_to_a_batch_once() -> None:
+    line = handout()
+    line.fail(ClientError("refused"))
+    with pytest.raises(ClientError, match="refused"):
+        await line.wait_run(1)
+    line.offer(queue_of(1))
+    assert await line.wait_run(1) is not None
+    line.stop()
+    assert await line.wait_run(1) is None

@@ -69,6 +69,35 @@ async def test_messages_put_back_wait_in_their_place_and_hold_the_position() -> 
     assert held.position == 9
 
 
+async def test_a_run_is_taken_and_finished_as_its_messages_one_by_one() -> None:
+    held = holding(3, 4, 6, 7)
+    run = held.next_messages(3)
+    assert [each.queue_offset for each in run] == [3, 4, 6]
+    assert (held.in_flight, held.position, held.room.count) == (3, 3, 4)
+    waiting = held.drained()
+    held.finish(run[1])
+    assert held.finish_run([run[0], run[1]])
+    assert (held.in_flight, held.position, held.room.count) == (1, 6, 2)
+    assert (held.room.bytes, waiting.done()) == (200, False)
+    assert held.finish_run(run)
+    assert (held.in_flight, held.position, waiting.done()) == (0, 7, True)
+    assert not held.finish_run(run)
+    assert [each.queue_offset for each in held.next_messages(9)] == [7]
+
+
+async def test_a_message_from_before_a_reset_does_not_finish_its_next_copy() -> None:
+    held = holding(1, 2, 3)
+    run = held.next_messages(2)
+    held.reset(1)
+    held.append_messages([message(1)], 2)
+    again = held.next_message()
+    assert not held.finish(run[0])
+    assert not held.finish_run(run)
+    assert (held.position, held.in_flight, held.room.count) == (1, 1, 1)
+    assert held.finish(again)
+    assert (held.position, held.room.count) == (2, 0)
+
+
 async def test_what_was_dropped_is_fetched_again() -> None:
     held = holding(1, 2, 3)
     first = held.next_message()
@@ -120,6 +149,15 @@ async def test_an_old_unfinished_message_stops_the_fetching() -> None:
     assert held.span_free.is_set()
 
 
+async def test_an_old_unfinished_run_stops_the_fetching() -> None:
+    held = holding(0, 1)
+    stuck = held.next_messages(2)
+    held.append_messages([message(49)], 50)
+    assert not held.span_free.is_set()
+    held.finish_run(stuck)
+    assert held.span_free.is_set()
+
+
 async def test_drained_waits_for_what_is_in_flight() -> None:
     held = holding(0, 1)
     one, two = held.next_message(), held.next_message()
@@ -168,6 +206,25 @@ def test_each_step_of_a_queue_counts_in_the_room_of_all_queues() -> None:
     held.reset(0)
     other.reset(0)
     assert (held.room.count, shared.count, shared.bytes) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("reason", ["its room", "the room of all queues", "its span", "a pause"])
+async def test_a_queue_is_fetched_again_once_nothing_prevents_it(reason: str) -> None:
+    shared = Room(3 if reason == "the room of all queues" else 9, 1000)
+    room = Room(3 if reason == "its room" else 9, 1000, shared)
+    span_max = 3 if reason == "its span" else 9
+    held = ProcessQueue(QUEUE, 0, room=room, span_max=span_max)
+    assert held.is_fetchable
+    held.append_messages([message(0), message(1), message(2)], 3)
+    held.pause(reason == "a pause")
+    assert not held.is_fetchable
+    waiting = asyncio.ensure_future(held.wait_fetchable())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    held.finish(held.next_message())
+    held.pause(False)
+    assert held.is_fetchable
+    await waiting
 
 
 @pytest.mark.parametrize("is_full", [True, False])

@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
-from rockhopper.client.consuming.pulling import GroupPuller, Space
-from rockhopper.client.errors import MalformedAnswerError, RequestRefusedError
+from rockhopper.client.consuming.pulling import GroupPuller, PullResult, Space
+from rockhopper.client.errors import (
+    BrokerUnreachableError,
+    MalformedAnswerError,
+    RequestRefusedError,
+)
 from rockhopper.client.filters import Sql
 from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
@@ -224,9 +228,128 @@ async def test_a_pull_that_is_cancelled_lets_go_of_all_its_requests(
     await asyncio.gather(pull, return_exceptions=True)
     connection = session.connection(broker.address)
     assert connection is not None
-    assert all(entry[0].cancelled() for entry in connection.pending.values())
+    assert all(entry[0].done() for entry in connection.pending.values())
     broker.on(11, serve)
     assert await read_through(puller, 20) == list(range(20))
+
+
+class Followed:
+    """Follows a queue, and reads on until it has *wanted* messages."""
+
+    def __init__(self, session: Session, wanted: int) -> None:
+        self.session = session
+        self.puller = GroupPuller(session, "g")
+        self.wanted = wanted
+        self.offsets: list[int] = []
+        self.results = 0
+        self.error: Exception | None = None
+        self.in_flight: list[int] = []
+        """The requests in flight in the iteration after each result."""
+
+    async def follow(self, queue: MessageQueue = OTHER, offset: int = 0) -> None:
+        await self.puller.follow(queue, offset, 2, 15.0, SPACE, self.accept)
+
+    def accept(self, offset: int, result: PullResult) -> bool:
+        self.results += 1
+        self.offsets += [message.queue_offset for message in result.messages]
+        if self.error is not None:
+            raise self.error
+        asyncio.get_running_loop().call_soon(self._look)
+        return len(self.offsets) < self.wanted
+
+    def _look(self) -> None:
+        (connection,) = self.session.pool.connections
+        self.in_flight.append(len(connection.pending))
+
+
+@pytest.fixture
+async def follower(broker: FakeBroker, session: Session) -> Followed:
+    """The connection is there, and so the first poll is a long one already."""
+    followed = Followed(session, 4)
+    await followed.puller.pull(OTHER, 0, 2)
+    return followed
+
+
+async def test_the_next_long_poll_is_sent_before_anything_else_runs(
+    broker: FakeBroker, follower: Followed
+) -> None:
+    following = asyncio.create_task(follower.follow())
+    for number in range(4):
+        await broker.wait_for(11, number + 2)
+        await broker.append(0, b"x")
+    await following
+    assert follower.offsets == [0, 1, 2, 3]
+    assert follower.in_flight[:3] == [1, 1, 1]
+    assert asked(broker)[1:] == [(0, 2), (1, 2), (2, 2), (3, 2)]
+
+
+async def test_of_a_backlog_a_single_result_comes_and_the_next_call_asks_several_times(
+    broker: FakeBroker, follower: Followed
+) -> None:
+    broker.batch_max = 2
+    follower.wanted = 100
+    await stock(broker, 20)
+    await follower.follow()
+    assert (follower.results, follower.offsets) == (1, [0, 1])
+    await follower.follow(offset=2)
+    assert (follower.results, follower.offsets) == (2, list(range(18)))
+
+
+async def test_a_refusal_ends_long_polls(broker: FakeBroker, follower: Followed) -> None:
+    broker.on(11, lambda request: Command(2, remark="busy"))
+    with pytest.raises(RequestRefusedError):
+        await follower.follow()
+    assert follower.results == 0
+
+
+async def test_an_error_of_who_takes_the_results_ends_long_polls_and_nothing_else(
+    broker: FakeBroker, follower: Followed
+) -> None:
+    await stock(broker, 1)
+    follower.error = ValueError("no")
+    with pytest.raises(ValueError, match="no"):
+        await follower.follow()
+    follower.error = None
+    follower.wanted = 1
+    await follower.follow()
+    assert len(broker.requests_of(11)) == 3
+
+
+async def test_an_answer_after_the_cancellation_of_a_long_poll_is_dropped(
+    broker: FakeBroker, session: Session, follower: Followed
+) -> None:
+    following = asyncio.create_task(follower.follow())
+    await broker.wait_for(11, 2)
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    await broker.append(0, b"x")
+    assert len((await follower.puller.pull(OTHER, 0, 2)).messages) == 1
+    assert follower.results == 0
+    connection = session.connection(broker.address)
+    assert connection is not None
+    assert not connection.pending
+
+
+async def test_long_polls_end_with_their_connection(broker: FakeBroker, follower: Followed) -> None:
+    following = asyncio.create_task(follower.follow())
+    await broker.wait_for(11, 2)
+    broker.drop_connections()
+    with pytest.raises(BrokerUnreachableError):
+        await following
+
+
+async def test_a_long_poll_moves_to_the_replica_that_an_answer_suggests(
+    broker: FakeBroker, follower: Followed
+) -> None:
+    async with FakeServer() as slave:
+        slave.on(11, lambda request: Command(19, ext=dict(ENDS)))
+        addresses = {"0": broker.address, "2": slave.address}
+        broker.routes["orders"]["brokerDatas"] = [{"brokerAddrs": addresses, "brokerName": "a"}]
+        await follower.session.routes.renew("orders")
+        broker.on(11, lambda request: Command(19, ext=ENDS | {"suggestWhichBrokerId": "2"}))
+        await follower.follow(offset=9)
+        await follower.follow(offset=9)
+        assert (len(broker.requests_of(11)), len(slave.requests_of(11))) == (2, 1)
 
 
 @pytest.mark.parametrize("suggested", [2, 7])

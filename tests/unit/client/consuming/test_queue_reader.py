@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rockhopper.client.consuming.pulling import PullResult, Space
+from rockhopper.client.consuming.pulling import Accept, PullResult, Space
 from rockhopper.client.consuming.queue_reader import QueueReader
 from rockhopper.client.errors import BrokerUnreachableError, ClientError, RequestRefusedError
 from rockhopper.client.network.outages import Outages
@@ -35,9 +35,15 @@ class Script:
         self.pauses: list[float] = []
         self.is_done = asyncio.Event()
 
-    async def pull(
-        self, queue: MessageQueue, offset: int, max_count: int, wait_s: float, space: Space
-    ) -> PullResult:
+    async def follow(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        max_count: int,
+        wait_s: float,
+        space: Space,
+        accept: Accept,
+    ) -> None:
         self.asked.append(offset)
         self.waits.append(wait_s)
         if not self.answers:
@@ -46,7 +52,7 @@ class Script:
         answer = self.answers.pop(0)
         if isinstance(answer, ClientError):
             raise answer
-        return answer
+        accept(offset, answer)
 
     async def pause(self, seconds: float) -> None:
         self.pauses.append(seconds)

@@ -361,7 +361,7 @@ async def test_a_retired_connection_still_takes_the_answers_under_way(
         return Command(0, body=b"late")
 
     server.on(30, answer_late)
-    waiting = asyncio.create_task(pool.request(server.address, Command(30), 5))
+    waiting = asyncio.create_task(pool.request(server.address, Command(30), 3600))
     await server.wait_for(30)
     old = pool.existing(server.address)
     assert old is not None

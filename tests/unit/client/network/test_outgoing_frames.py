@@ -60,6 +60,17 @@ async def test_a_frame_leaves_at_once_after_one_that_left_alone(written: Written
     assert written.writes == [b"a", b"b"]
 
 
+async def test_frames_of_handled_data_leave_together_when_it_is_handled(written: Written) -> None:
+    written.outgoing.is_held = True
+    written.send(b"a", b"b")
+    assert written.writes == []
+    written.outgoing.release()
+    assert written.writes == [b"ab"]
+    written.send(b"c", b"d")
+    await end_iteration()
+    assert written.writes == [b"ab", b"cd"]
+
+
 @pytest.mark.parametrize("reason", ["in flight", "not alone"])
 async def test_a_frame_waits_while_more_may_come(written: Written, reason: str) -> None:
     written.send(*(b"a", b"b") if reason == "not alone" else (b"a",))

@@ -7,22 +7,29 @@ import pytest
 
 from rockhopper.client import ClientError
 from rockhopper.client.consuming.face.batches import check_batches, collect
-from rockhopper.client.consuming.handout import Delivered
 from tests.unit.client.consuming.test_handout import Backs, handout, queue_of
 
 LONG_S = 3600.0
 
 
 def offsets(batch: Any) -> list[tuple[int, int]]:
-    return [(message.queue_id, message.queue_offset) for _, message in batch]
+    return [(message.queue_id, message.queue_offset) for _, run in batch for message in run]
 
 
 async def test_a_full_batch_does_not_wait() -> None:
     line = handout()
     for held in (queue_of(3, 0), queue_of(3, 1)):
         line.offer(held)
-    assert offsets(await collect(line, 4, LONG_S)) == [(0, 0), (1, 0), (0, 1), (1, 1)]
+    assert offsets(await collect(line, 4, LONG_S)) == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert offsets(await collect(line, 4, 0.0)) == [(0, 2), (1, 2)]
+
+
+async def test_each_queue_has_its_share_of_a_batch() -> None:
+    line = handout()
+    for held in (queue_of(9, 0), queue_of(1, 1), queue_of(9, 2)):
+        line.offer(held)
+    batch = offsets(await collect(line, 9, LONG_S))
+    assert [sum(queue == number for number, _ in batch) for queue in range(3)] == [5, 1, 3]
 
 
 async def test_after_stop_there_is_what_was_collected_then_nothing() -> None:
@@ -31,7 +38,7 @@ async def test_after_stop_there_is_what_was_collected_then_nothing() -> None:
     collecting = asyncio.create_task(collect(line, 9, LONG_S))
     await asyncio.sleep(0)
     line.stop()
-    assert len(await collecting) == 2
+    assert len(offsets(await collecting)) == 2
     assert await collect(line, 9, LONG_S) == []
 
 
@@ -67,7 +74,7 @@ async def test_in_order_a_batch_holds_runs_and_nothing_else_is_handed_out_beside
     assert offsets(batch) == [(0, 0), (0, 1), (0, 2)]
     assert line.next_message() is None
     for each in batch:
-        line.acknowledge(*each)
+        line.acknowledge_run(*each)
     assert offsets(await collect(line, 3, 0.0)) == [(0, 3), (0, 4)]
 
 
@@ -89,9 +96,9 @@ async def test_in_order_a_failed_batch_comes_again_as_one_attempt_of_each_queue(
     for held in (one, two):
         line.offer(held)
     for times in range(2):
-        batch: list[Delivered] = list(await collect(line, 3, LONG_S))
+        batch = await collect(line, 3, LONG_S)
         assert sorted(offsets(batch)) == [(0, 0), (0, 1), (1, 0)]
-        assert {message.reconsume_times for _, message in batch} == {times}
+        assert {each.reconsume_times for _, run in batch for each in run} == {times}
         await asyncio.gather(*line.redeliver_all(batch))
     assert (one.position, two.position) == (2, 1)
     assert sorted(offset for offset, _ in backs.sent) == [0, 0, 1]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from rockhopper.client.consuming.face.batches import collect
 from rockhopper.client.consuming.redelivery import BY_THE_LADDER, DEAD_LETTER
 from rockhopper.client.consuming.settings import ConsumerSettings
 from rockhopper.client.serializers import JSON
@@ -35,6 +36,16 @@ async def test_bad_bodies(
     await line.settle(60.0)
     assert (values, backs.sent, held.position) == ([1, 3], sent, 3)
     assert "is not JSON" in caplog.text
+
+
+async def test_a_batch_has_only_bodies_that_can_be_decoded() -> None:
+    line = handout(Backs(), deserializer=JSON(), bad_body="skip")
+    held = queue_of(3)
+    for message, body in zip(held.waiting, (b"1", b"{", b"3"), strict=True):
+        message.stored.body = body
+    line.offer(held)
+    batch = await collect(line, 2, 60.0)
+    assert [each.value for _, run in batch for each in run] == [1, 3]
 
 
 def test_bad_bodies_of_nobody_who_decodes_are_refused() -> None:
