@@ -35,6 +35,7 @@ def host_bytes(ip: str, port: int) -> bytes:
     return ip_bytes(ip) + _PORT.pack(port)
 
 
+@lru_cache(maxsize=1024)
 def host_text(host: bytes) -> tuple[str, int]:
     """Return address and port of a host in the form of records."""
     return ip_text(host[:-4]), int.from_bytes(host[-4:], "big", signed=True)

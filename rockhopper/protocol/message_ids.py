@@ -58,11 +58,16 @@ def decode_offset_message_id(message_id: str) -> tuple[str, int, int]:
 
 def make_unique_id(ip: bytes, pid: int, salt: int, now_ms: int, counter: int) -> str:
     """Return a unique id; the numbers are truncated to the width of their fields."""
+    origin = f"{ip.hex().upper()}{pid & 0xFFFF:04X}{salt & 0xFFFFFFFF:08X}"
+    return f"{origin}{_ms_of_month(now_ms):08X}{counter & 0xFFFF:04X}"
+
+
+def _ms_of_month(now_ms: int) -> int:
+    """Return the milliseconds since the month began, cut to 32 bits."""
     start_ms, end_ms = _month_ms
     if not start_ms <= now_ms < end_ms:
         start_ms = _enter_month(now_ms)
-    time_and_count = f"{now_ms - start_ms & 0xFFFFFFFF:08X}{counter & 0xFFFF:04X}"
-    return f"{ip.hex().upper()}{pid & 0xFFFF:04X}{salt & 0xFFFFFFFF:08X}{time_and_count}"
+    return now_ms - start_ms & 0xFFFFFFFF
 
 
 def _enter_month(now_ms: int) -> int:
@@ -95,14 +100,38 @@ class UniqueIds:
         self.salt = int.from_bytes(os.urandom(4), "big")
         """Distinguishes it from other generators of this process; may be set."""
         self._count = count()
-        self._start = ""
-        self._start_is_of = (0, 0, 0)
+        self._origin = self._start = ""
+        # What they are of: milliseconds, process id, salt.
+        self._start_ms = self._start_pid = self._start_salt = -1
 
     def next(self) -> str:
         """Return an id that no other message has."""
-        start_is_of = (self._now_ms(), _own_pid, self.salt)
-        if self._start_is_of != start_is_of:
-            self._start_is_of = start_is_of
-            now_ms, pid, salt = start_is_of
-            self._start = make_unique_id(self._ip, pid, salt, now_ms, 0)[:-4]
+        return self.next_at(self._now_ms())
+
+    def next_at(self, now_ms: int) -> str:
+        """Return an id as `next` does, given the time."""
+        if now_ms != self._start_ms or self._start_pid != _own_pid or self._start_salt != self.salt:
+            self._begin(now_ms)
         return f"{self._start}{next(self._count) & 0xFFFF:04X}"
+
+    def reserve(self, count_wanted: int) -> tuple[str, int]:
+        """Return the common start of as many ids, and the first of the numbers that end them.
+
+        Each id ends with the low 16 bits of its number in hex, so there are 65,536 at most.
+        """
+        number = next(self._count)
+        self._count = count(number + count_wanted)
+        self._begin(self._now_ms())
+        return self._start, number
+
+    def give_back(self, number: int) -> None:
+        """Continue with *number*: the reserved ids from it on were not used."""
+        self._count = count(number)
+
+    def _begin(self, now_ms: int) -> None:
+        """Set what ids of this time, process and salt start with."""
+        if self._start_pid != _own_pid or self._start_salt != self.salt:
+            self._start_pid, self._start_salt = _own_pid, self.salt
+            self._origin = make_unique_id(self._ip, _own_pid, self.salt, now_ms, 0)[:-12]
+        self._start_ms = now_ms
+        self._start = f"{self._origin}{_ms_of_month(now_ms):08X}"

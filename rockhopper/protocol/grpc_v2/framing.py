@@ -29,23 +29,32 @@ def encode_frame(message: bytes) -> bytes:
     return _HEAD.pack(0, len(message)) + message
 
 
+def read_whole(data: bytes, size_bytes_max: int) -> bytes | None:
+    """Return the message in *data* if it is one whole message, not compressed nor too large."""
+    size = len(data) - _HEAD.size
+    if not 0 <= size <= size_bytes_max or data[: _HEAD.size] != _HEAD.pack(0, size):
+        return None
+    return data[_HEAD.size :]
+
+
 class MessageSplitter:
     """Extracts the messages of one stream from the received pieces."""
 
-    __slots__ = ("_encoding", "_received", "_size_bytes_max")
+    __slots__ = ("_encoding", "_received", "_size_bytes_max", "held_bytes")
 
     def __init__(self, encoding: str, size_bytes_max: int) -> None:
         self._encoding = encoding
         self._size_bytes_max = size_bytes_max
         self._received: bytes | bytearray = b""
-
-    @property
-    def held_bytes(self) -> int:
+        self.held_bytes = 0
         """The number of bytes received of an incomplete message."""
-        return len(self._received)
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the messages that are complete now. Raises FramingError."""
+        message = None if self.held_bytes else read_whole(data, self._size_bytes_max)
+        return self._split(data) if message is None else [message]
+
+    def _split(self, data: bytes) -> list[bytes]:
         if self._received:
             if not isinstance(self._received, bytearray):
                 self._received = bytearray(self._received)
@@ -69,6 +78,7 @@ class MessageSplitter:
             found.append(self._inflate(message) if compressed else message)
         if position or received is data:
             self._received = received[position:]
+        self.held_bytes = len(self._received)
         return found
 
     def _inflate(self, message: bytes) -> bytes:

@@ -27,7 +27,11 @@ class ReceiptHandle(NamedTuple):
     """−1 if the handle does not contain it."""
 
     def __str__(self) -> str:
-        return " ".join(map(str, self))
+        start, pop_ms, invisible_ms, revive, flag, broker, queue_id, offset, log_offset = self
+        return (
+            f"{start} {pop_ms} {invisible_ms} {revive} {flag} {broker} {queue_id} {offset} "
+            f"{log_offset}"
+        )
 
     @property
     def visible_ms(self) -> int:

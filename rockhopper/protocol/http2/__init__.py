@@ -6,6 +6,7 @@ frames.py        frames as bytes, and their constants
 settings.py      the limits that each side sets for the other
 semantics.py     the valid header fields of a request
 streams.py       one request and its answer: states, windows, data waiting to be sent
+ordinary_requests.py  compiled code for the requests of ordinary clients
 floods.py        limits on frames that cost a peer nothing
 connection.py    the connection: bytes in, events and bytes out
 """

@@ -17,6 +17,7 @@ from rockhopper.protocol.http2.errors import ErrorCode, Http2Error, StreamError
 from rockhopper.protocol.http2.floods import Allowance
 from rockhopper.protocol.http2.frames import FrameType, frame, read_head
 from rockhopper.protocol.http2.hpack import LIST_SIZE_BYTES_MAX, HpackDecoder
+from rockhopper.protocol.http2.ordinary_requests import ReadRequests, read_requests
 from rockhopper.protocol.http2.semantics import check_fields, check_trailers, parse_declared_size
 from rockhopper.protocol.http2.settings import (
     CONNECTION_WINDOW_BYTES,
@@ -43,6 +44,8 @@ class RequestStarted(NamedTuple):
     stream_id: int
     fields: dict[str, str]
     is_end: bool
+    body: bytes = b""
+    """The whole body, if the request *is_end*."""
 
 
 class Received(NamedTuple):
@@ -143,6 +146,7 @@ class Http2Connection:
             data = self._received + data
         position = self._skip_preface(data) if self._preface_left else 0
         end = len(data)
+        receive_frame = self._frame_received
         while end - position >= frames.HEAD_SIZE_BYTES:
             high, low, kind, flags, stream_id = read_head(data, position)
             size = high << 16 | low
@@ -151,11 +155,55 @@ class Http2Connection:
             begin = position + frames.HEAD_SIZE_BYTES
             if end - begin < size:
                 break
+            if kind == FrameType.HEADERS:
+                after = self._read_requests(data, position)
+                if after > position:
+                    position = after
+                    continue
             position = begin + size
-            self._frame_received(kind, flags, stream_id & 0x7FFFFFFF, data[begin:position])
+            receive_frame(kind, flags, stream_id & 0x7FFFFFFF, data[begin:position])
             if self.is_over:
                 return
         self._received = data[position:]
+
+    def _read_requests(self, data: bytes, position: int) -> int:
+        """Read the ordinary requests in *data* from *position* on; return the position after them.
+
+        They leave the connection's window more than half open, and begin no stream too many.
+        """
+        if (
+            read_requests is None
+            or not self._peer.have_arrived
+            or self._block is not None
+            or self.is_leaving
+            or self._receive_window - len(data) < CONNECTION_WINDOW_BYTES // 2
+        ):
+            return position
+        decoder = self._decoder
+        read = ReadRequests(
+            *read_requests(
+                data,
+                position,
+                self._last_stream_id,
+                STREAMS_MAX - len(self._streams),
+                decoder.entries,
+                decoder.size_bytes,
+                decoder.size_bytes_max,
+            )
+        )
+        self._last_stream_id = read.last_stream_id
+        decoder.size_bytes = read.table_size_bytes
+        self._receive_window -= read.body_size_bytes
+        self._idle.earn(IDLE_FRAMES_EARNED * len(read.requests))
+        streams, add, window_bytes = self._streams, self._events.append, self._peer.window_bytes
+        for stream_id, fields, body in read.requests:
+            stream = streams[stream_id] = Stream(stream_id, window_bytes, WINDOW_BYTES)
+            if body is None:
+                add(RequestStarted(stream_id, fields, False))
+            else:
+                stream.is_heard = True
+                add(RequestStarted(stream_id, fields, True, body))
+        return read.position
 
     def _skip_preface(self, data: bytes) -> int:
         size = min(len(data), len(self._preface_left))
@@ -244,13 +292,12 @@ class Http2Connection:
     def _use_window(self, size: int) -> None:
         """Count received data against the connection's window, and open it again at its half."""
         self._receive_window -= size
+        if self._receive_window >= CONNECTION_WINDOW_BYTES // 2:
+            return
         if self._receive_window < 0:
             raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "more data than the window allows")
-        if self._receive_window < CONNECTION_WINDOW_BYTES // 2:
-            self._out.append(
-                frames.window_update(0, CONNECTION_WINDOW_BYTES - self._receive_window)
-            )
-            self._receive_window = CONNECTION_WINDOW_BYTES
+        self._out.append(frames.window_update(0, CONNECTION_WINDOW_BYTES - self._receive_window))
+        self._receive_window = CONNECTION_WINDOW_BYTES
 
     def _data_received(self, flags: int, stream_id: int, payload: bytes) -> None:
         size = len(payload)
@@ -406,14 +453,7 @@ class Http2Connection:
             return
         self._send_window -= size
         del self._streams[stream_id]
-        self._out += (
-            frames.head(len(block), FrameType.HEADERS, frames.FLAG_END_HEADERS, stream_id),
-            block,
-            frames.head(size, FrameType.DATA, 0, stream_id),
-            data,
-            frames.head(len(trailers), FrameType.HEADERS, frames.FLAGS_END, stream_id),
-            trailers,
-        )
+        self._out.append(frames.answer(stream_id, block, data, trailers))
 
     def headers(self, stream_id: int, block: bytes) -> None:
         """Begin an answer with a header block that fits into a frame."""

@@ -32,4 +32,6 @@ class Allowance:
 
     def earn(self, count: int) -> None:
         """Add *count* for a useful frame, up to the initial allowance."""
-        self._left = min(self._left + count, self._most)
+        left = self._left
+        if left < self._most:
+            self._left = min(left + count, self._most)

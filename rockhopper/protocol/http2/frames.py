@@ -4,8 +4,10 @@ length 3   type 1   flags 1   stream 4, its highest bit ignored   payload
 """
 
 import struct
+from collections.abc import Callable
 from enum import IntEnum
 
+from rockhopper.protocol.compiled import import_compiled
 from rockhopper.protocol.http2.errors import ErrorCode
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -48,6 +50,26 @@ def head(size: int, kind: int, flags: int, stream_id: int) -> bytes:
 def frame(kind: int, flags: int, stream_id: int, payload: bytes | memoryview = b"") -> bytes:
     """Return a whole frame."""
     return head(len(payload), kind, flags, stream_id) + payload
+
+
+def answer_in_python(stream_id: int, block: bytes, data: bytes, trailers: bytes) -> bytes:
+    """Return the frames of a whole answer; each part must fit into a frame."""
+    return b"".join(
+        (
+            _put_head(0, len(block), FrameType.HEADERS, FLAG_END_HEADERS, stream_id),
+            block,
+            _put_head(0, len(data), FrameType.DATA, 0, stream_id),
+            data,
+            _put_head(0, len(trailers), FrameType.HEADERS, FLAGS_END, stream_id),
+            trailers,
+        )
+    )
+
+
+_frames = import_compiled("rockhopper.protocol.http2._frames")
+answer: Callable[[int, bytes, bytes, bytes], bytes] = (
+    answer_in_python if _frames is None else _frames.encode_answer
+)
 
 
 def window_update(stream_id: int, increment: int) -> bytes:

@@ -30,7 +30,7 @@ _TEXTS_REMEMBERED_MAX = 4096
 _TEXT_REMEMBERED_BYTES_MAX = 256
 _FORGOTTEN_VALUES = frozenset({"authorization", "x-mq-date-time", "x-mq-request-id"})
 
-_STATIC: tuple[tuple[str, str], ...] = (
+STATIC_TABLE: tuple[tuple[str, str], ...] = (
     ("", ""),
     (":authority", ""),
     (":method", "GET"),
@@ -94,7 +94,9 @@ _STATIC: tuple[tuple[str, str], ...] = (
     ("via", ""),
     ("www-authenticate", ""),
 )
-_STATIC_COUNT = len(_STATIC)
+_STATIC_COUNT = len(STATIC_TABLE)
+# The place of an entry, from the end of the list, is this minus its index.
+_NEWEST = _STATIC_COUNT - 1
 
 # Encoded octets of a text, behind the bit for Huffman's code -> the text.
 _texts: dict[bytes, str] = {}
@@ -103,13 +105,13 @@ _texts: dict[bytes, str] = {}
 class HpackDecoder:
     """Decodes the header blocks of one connection, in the order of arrival."""
 
-    __slots__ = ("_entries", "_size_bytes", "_size_bytes_max")
+    __slots__ = ("entries", "size_bytes", "size_bytes_max")
 
     def __init__(self) -> None:
         # The newest is the last.
-        self._entries: list[tuple[str, str]] = []
-        self._size_bytes = 0
-        self._size_bytes_max = TABLE_SIZE_BYTES
+        self.entries: list[tuple[str, str]] = []
+        self.size_bytes = 0
+        self.size_bytes_max = TABLE_SIZE_BYTES
 
     def decode(self, block: bytes) -> Fields:
         """Return the fields of a whole block.
@@ -118,22 +120,25 @@ class HpackDecoder:
             HeaderCompressionError: the block is malformed or too long; no later one can be decoded.
         """
         fields: Fields = []
-        entries, add = self._entries, fields.append
+        entries, add = self.entries, fields.append
         position, end = 0, len(block)
         while position < end:
             octet = block[position]
-            if octet > 0x80:
+            if octet >= 0x80:
                 index = octet & 0x7F
                 position += 1
+                if index == 0:
+                    raise HeaderCompressionError("no header field has index 0")
                 if index < _STATIC_COUNT:
-                    add(_STATIC[index])
+                    add(STATIC_TABLE[index])
                     continue
                 if index == 0x7F:
                     index, position = _number(block, position, 0x7F)
-                place = index - _STATIC_COUNT
-                if place >= len(entries):
-                    raise HeaderCompressionError(f"no header field has index {index}")
-                add(entries[-1 - place])
+                # The newest entry has the smallest index.
+                try:
+                    add(entries[_NEWEST - index])
+                except IndexError:
+                    raise HeaderCompressionError(f"no header field has index {index}") from None
             elif octet & 0xE0 == 0x20:
                 position = self._resize(block, position, is_first=not fields)
             else:
@@ -161,26 +166,27 @@ class HpackDecoder:
 
     def _entry(self, index: int) -> tuple[str, str]:
         if 0 < index < _STATIC_COUNT:
-            return _STATIC[index]
+            return STATIC_TABLE[index]
         place = index - _STATIC_COUNT
-        if index == 0 or place >= len(self._entries):
+        if index == 0 or place >= len(self.entries):
             raise HeaderCompressionError(f"no header field has index {index}")
-        return self._entries[-1 - place]
+        return self.entries[-1 - place]
 
     def _add(self, field: tuple[str, str]) -> None:
-        self._entries.append(field)
-        self._size_bytes += len(field[0]) + len(field[1]) + _ENTRY_OVERHEAD_BYTES
-        if self._size_bytes > self._size_bytes_max:
+        name, value = field
+        self.entries.append(field)
+        self.size_bytes += len(name) + len(value) + _ENTRY_OVERHEAD_BYTES
+        if self.size_bytes > self.size_bytes_max:
             self._evict()
 
     def _evict(self) -> None:
         count = 0
-        for name, value in self._entries:
-            if self._size_bytes <= self._size_bytes_max:
+        for name, value in self.entries:
+            if self.size_bytes <= self.size_bytes_max:
                 break
-            self._size_bytes -= len(name) + len(value) + _ENTRY_OVERHEAD_BYTES
+            self.size_bytes -= len(name) + len(value) + _ENTRY_OVERHEAD_BYTES
             count += 1
-        del self._entries[:count]
+        del self.entries[:count]
 
     def _resize(self, block: bytes, position: int, *, is_first: bool) -> int:
         if not is_first:
@@ -193,7 +199,7 @@ class HpackDecoder:
             raise HeaderCompressionError(
                 f"the table has {size_bytes} octets; {TABLE_SIZE_BYTES} are allowed"
             )
-        self._size_bytes_max = size_bytes
+        self.size_bytes_max = size_bytes
         self._evict()
         return position
 
@@ -249,8 +255,8 @@ def encode_fields(fields: Fields) -> bytes:
     """Return a block that adds nothing to the peer's table, so it can be cached and sent again."""
     block = bytearray()
     for name, value in fields:
-        if (name, value) in _STATIC:
-            block.append(0x80 | _STATIC.index((name, value)))
+        if (name, value) in STATIC_TABLE:
+            block.append(0x80 | STATIC_TABLE.index((name, value)))
             continue
         block.append(0)
         for text in (name, value):

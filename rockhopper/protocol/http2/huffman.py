@@ -9,7 +9,7 @@ four bits per step and has one state per inner node of the tree.
 from rockhopper.protocol.http2.errors import HeaderCompressionError
 
 # The length of each symbol's code in bits, one octet each; the end of a string is last.
-_LENGTHS = bytes.fromhex(
+CODE_LENGTHS = bytes.fromhex(
     "0d171c1c1c1c1c1c1c181e1c1c1e1c1c1c1c1c1c1c1c1e1c1c1c1c1c1c1c1c1c060a0a0c0d06080b0a0a080b"
     "080606060505050606060606060607080f060c0a0d0607070707070707070707070707070707070707070707"
     "0807080d130d0e060f05060506050606060507070606060506070605050607070707070f0b0e0d1c14161414"
@@ -28,11 +28,13 @@ _Steps = list[tuple[int, int, bool]]
 
 def _codes() -> list[tuple[int, int]]:
     """Return (code, length in bits) of each symbol."""
-    found = [(0, 0)] * len(_LENGTHS)
+    found = [(0, 0)] * len(CODE_LENGTHS)
     code = length = 0
-    for symbol in sorted(range(len(_LENGTHS)), key=lambda symbol: (_LENGTHS[symbol], symbol)):
-        code <<= _LENGTHS[symbol] - length
-        length = _LENGTHS[symbol]
+    for symbol in sorted(
+        range(len(CODE_LENGTHS)), key=lambda symbol: (CODE_LENGTHS[symbol], symbol)
+    ):
+        code <<= CODE_LENGTHS[symbol] - length
+        length = CODE_LENGTHS[symbol]
         found[symbol] = code, length
         code += 1
     return found

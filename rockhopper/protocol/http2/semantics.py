@@ -12,7 +12,8 @@ _OF_HTTP_1 = frozenset(
 )
 _is_name = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-z]+").fullmatch
 _NAMES_REMEMBERED_MAX = 1024
-_sound_names: set[str] = set(_KNOWN)
+sound_names: set[str] = set(_KNOWN)
+"""Names that were found valid."""
 
 
 def _build_malformed_error(reason: str) -> StreamError:
@@ -22,8 +23,8 @@ def _build_malformed_error(reason: str) -> StreamError:
 def check_fields(fields: Fields) -> dict[str, str]:
     """Return a request's fields by name; the last one if a name is repeated. Raises StreamError."""
     found = dict(fields)
-    if not found.keys() <= _sound_names:
-        for name in found.keys() - _sound_names:
+    if not found.keys() <= sound_names:
+        for name in found.keys() - sound_names:
             _check_name(name)
     if len(found) != len(fields) or not _has_all_pseudo_in_front(fields) or not found[":path"]:
         _check_pseudo(fields, found)
@@ -72,8 +73,8 @@ def _check_name(name: str) -> None:
         raise _build_malformed_error(f"the field {name} belongs to HTTP/1")
     if not _is_name(name):
         raise _build_malformed_error(f"{name[:40]!r} is not a lower-case field name")
-    if len(_sound_names) < _NAMES_REMEMBERED_MAX:
-        _sound_names.add(name)
+    if len(sound_names) < _NAMES_REMEMBERED_MAX:
+        sound_names.add(name)
 
 
 def parse_declared_size(found: dict[str, str]) -> int | None:

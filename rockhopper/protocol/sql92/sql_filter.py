@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 from rockhopper.protocol.errors import SqlSyntaxError
 from rockhopper.protocol.sql92.java_numbers import EvaluationError
-from rockhopper.protocol.sql92.parser import Parser
 
 EXPRESSION_LENGTH_MAX = 16_384
 """The maximum length in characters: parsing takes a few milliseconds at most."""
@@ -39,6 +38,8 @@ class SqlFilter:
                 "allowed",
                 EXPRESSION_LENGTH_MAX,
             )
+        from rockhopper.protocol.sql92.parser import Parser  # few brokers see an expression
+
         parsed = Parser(expression).parse()
         self.expression = expression
         self.ignored_from = parsed.rest

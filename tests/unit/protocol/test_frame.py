@@ -1,11 +1,18 @@
 """Frames: any split of the stream gives the same ones, and bad lengths are noticed at once."""
 
+import gc
 import struct
 
 import pytest
 
 from rockhopper.protocol.errors import MalformedFrameError
-from rockhopper.protocol.frame import FRAME_SIZE_BYTES_MAX, FrameDecoder, encode_frame
+from rockhopper.protocol.frame import (
+    FRAME_SIZE_BYTES_MAX,
+    FrameDecoder,
+    encode_frame,
+    split_frames,
+    split_in_python,
+)
 
 # GET_ROUTEINFO_BY_TOPIC for TopicTest in the binary serialisation, made by the reference.
 ROCKETMQ_FRAME = bytes.fromhex(
@@ -142,3 +149,10 @@ def test_the_header_of_an_unfinished_frame_is_seen_as_far_as_it_is_there() -> No
         assert decoder.pending_header() == header
     decoder.forget_pending()
     assert (decoder.pending_bytes, decoder.pending_header()) == (0, b"")
+
+
+@pytest.mark.skipif(split_frames is split_in_python, reason="it is not compiled")
+def test_the_garbage_collector_need_not_examine_frames_that_wait() -> None:
+    frames = FrameDecoder().feed(encode_frame(0, b"{}", b"body") * 3)
+    assert frames == [(0, b"{}", b"body")] * 3
+    assert not any(map(gc.is_tracked, [frames, *frames]))

@@ -108,6 +108,13 @@ def test_ids_follow_the_clock_and_the_salt() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_an_id_may_be_given_its_time() -> None:
+    ids = UniqueIds(b"\x0a\0\0\x01", lambda: 1_700_000_000_000)
+    given, own = ids.next_at(1_700_000_000_001), ids.next()
+    assert int(given[20:28], 16) == int(own[20:28], 16) + 1
+    assert int(given[28:], 16) == int(own[28:], 16) - 1
+
+
 def test_a_forked_child_makes_ids_of_its_own() -> None:
     ids = UniqueIds(b"\x0a\0\0\x01", lambda: 1_700_000_000_000)
     ids.next()

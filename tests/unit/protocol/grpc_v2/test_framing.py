@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rockhopper.protocol.grpc_v2.codes import GrpcStatus
-from rockhopper.protocol.grpc_v2.framing import FramingError, MessageSplitter, encode_frame
+from rockhopper.protocol.grpc_v2.framing import (
+    FramingError,
+    MessageSplitter,
+    encode_frame,
+    read_whole,
+)
 
 MOST = 1000
 
@@ -51,3 +56,16 @@ def test_what_cannot_be_taken_is_refused(encoding: str, data: bytes, status: Grp
     with pytest.raises(FramingError) as failure:
         MessageSplitter(encoding, MOST).feed(data)
     assert failure.value.status is status
+
+
+@given(st.binary(max_size=20), st.integers(0, 20))
+def test_a_whole_message_is_read_as_the_splitter_does(data: bytes, size_bytes_max: int) -> None:
+    for each in (data, encode_frame(data), encode_frame(data) + data):
+        found = read_whole(each, size_bytes_max)
+        if found is not None:
+            reader = MessageSplitter("identity", size_bytes_max)
+            assert reader.feed(each[:3]) + reader.feed(each[3:]) == [found]
+            assert not reader.held_bytes
+        assert (found is not None) == (
+            each == encode_frame(each[5:]) and len(each) - 5 <= size_bytes_max
+        )

@@ -68,6 +68,7 @@ def _text(value: str | bytes) -> str:
         pytest.param("ffffffffffff01", id="a number of six octets"),
         pytest.param("400a61", id="a text that is cut off"),
         pytest.param("40", id="no text at all"),
+        pytest.param("8001610162", id="index 0 of no literal"),
         pytest.param("4081ff8161", id="a text with eight bits of padding"),
     ],
 )
