@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.queues import queue_table
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
-from tests.support.crashing_disk import CrashingDisk
+from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
+from tests.support.crashing_disk import CrashingDisk, PowerCutError
 
 LOG_END = 1 << 40
 
@@ -79,3 +82,31 @@ def test_flushed_units_survive_and_others_are_not_invented(
     assert (reopened.min_offset, reopened.max_offset) == (0, 7)
     assert reopened.entry(6) == (600, 100, 6)
     assert reopened.commit_log_end == 700
+
+
+@pytest.mark.parametrize("cut_at", [None, 0])
+def test_many_queues_survive_one_sync_of_their_file_system_and_none_before_it(
+    cut_at: int | None, disk: CrashingDisk, tmp_path: Path
+) -> None:
+    table = ConsumeQueueTable(StoreLayout(tmp_path), 100, 138)
+    table.load()
+    count = queue_table.SYNCED_TOGETHER_MIN
+    for number in range(count):
+        table.get_or_create(f"T{number}", 0).append(0, number * 100, 100, 0)
+    if cut_at is None:
+        table.flush_all()
+        assert disk.sync_count == 1
+    else:
+        disk.cut_after(cut_at)
+        with pytest.raises(PowerCutError):
+            table.flush_all()
+    table.close()
+    disk.crash()
+    again = ConsumeQueueTable(StoreLayout(tmp_path), 100, 138)
+    again.load()
+    for queue in again:
+        queue.recover(LOG_END)
+    assert len([queue for queue in again if queue.max_offset == 1]) == (
+        count if cut_at is None else 0
+    )
+    again.close()

@@ -153,7 +153,7 @@ def test_power_cut_costs_nothing_that_the_log_cannot_put_back(
         again.load()
         again.recover(end * 100)
         assert again.max_offset >= first + flushed or not flushed
-        # Recovery replays what may not have been on disk; a unit torn in two is mended by that.
+        # Recovery replays what may not have been on disk; a unit torn in two is repaired by that.
         for number in range(min(again.max_offset, first + flushed) if flushed else first, end):
             again.append(number, number * 100, 50, 1)
         assert (again.min_offset, again.max_offset) == ((first, end) if end > first else (0, 0))

@@ -22,7 +22,7 @@ from tests.support.rot import overwrite
 pytestmark = pytest.mark.usefixtures("real_syncs")
 
 SEEDS = 20
-# What a rebuild cannot mend: the log itself, and what was lost with it.
+# What a rebuild cannot repair: the log itself, and what was lost with it.
 OF_THE_LOG = {
     "log damage",
     "message lost",

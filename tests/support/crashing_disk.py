@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.store.files import disk
+
 
 class PowerCutError(Exception):
     """The machine stopped here."""
 
 
 class CrashingDisk:
-    """Replaces ``os.fsync`` and ``os.fdatasync``, and remembers what a disk would hold.
+    """Replaces the calls that sync files, and remembers what a disk would hold.
 
     The model is the strict reading of POSIX: bytes survive if their file was synced after they were
     written, through a mapping or not. Names (creations, renames, deletions) survive if their
@@ -30,13 +32,23 @@ class CrashingDisk:
         self._adopt(root)
         monkeypatch.setattr(os, "fsync", self.sync)
         monkeypatch.setattr(os, "fdatasync", self.sync)
+        monkeypatch.setattr(disk, "sync_file_system", self.sync_all)
 
     def sync(self, descriptor: int) -> None:
         """Make a file's bytes, or a directory's names, durable."""
+        self._count()
+        self._remember(descriptor)
+
+    def sync_all(self, _: int) -> bool:
+        """Make the whole tree durable, as the sync of its file system does."""
+        self._count()
+        self._adopt(self._root)
+        return True
+
+    def _count(self) -> None:
         if self.syncs_before_cut is not None and self.sync_count >= self.syncs_before_cut:
             raise PowerCutError
         self.sync_count += 1
-        self._remember(descriptor)
 
     def _remember(self, descriptor: int) -> None:
         status = os.fstat(descriptor)

@@ -89,6 +89,8 @@ class NotedStore:
         if "sinks" in NAMES:
             self._publish_parts(41, 3)
             await sinks_of(broker).publish(SINK, 41, [SinkPart("0", 3)])
+        # Under SYNC_FLUSH nothing can be popped before.
+        await broker.store.safe_point.wait(broker.store.log.written_offset)
         if "pop" in NAMES:
             self._pop(6, ack=(0, 1, 3))
 

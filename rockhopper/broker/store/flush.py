@@ -3,11 +3,12 @@
 ASYNC_FLUSH: the commit log is flushed every ``flush_interval_ms``, whatever the send rate.
 
 SYNC_FLUSH: in addition, it is flushed at once if a producer waits; messages written during one
-fsync are covered by the next one (group commit).
+fsync are covered by the next one (group commit). A crowd of producers gets an fsync together.
 
-Consume queues and index are flushed at their own intervals, one file at a time; in between the log
-is flushed whenever it is due or a producer waits. The checkpoint is saved after the fsyncs that it
-covers.
+Consume queues and index are flushed at their own intervals, one file at a time. The files of new
+queues are made in the same way, a moment after their first messages (mapped_file.py). In between
+the log is flushed whenever it is due or a producer waits. The checkpoint is saved after the fsyncs
+that it covers.
 
 Without a free file descriptor nothing can be flushed. Then everything stays dirty, the checkpoint
 does not advance, and the flush is tried again a moment later.
@@ -50,6 +51,10 @@ log = structlog.get_logger("broker.store")
 Release = Callable[[StoreError | None], None]
 EXPIRY_INTERVAL_S = 1.0
 SHORTAGE_PAUSE_S = 0.2
+DRAFTS_INTERVAL_S = 0.1
+HOLD_S = 0.003
+CROWD_MIN = 3
+SKIPPED_AFTER_A_VAIN_HOLD = 16
 
 
 class DerivedFlush:
@@ -65,16 +70,27 @@ class DerivedFlush:
         self._queues_time_ms = self._index_time_ms = dispatch.store_time_ms
         self._is_checkpoint_late = False
 
+    @property
+    def is_short_of_files(self) -> bool:
+        """Whether files of new queues could not be made; the next round tries again."""
+        return self.opened.queues.unmade_error is not None
+
     def steps(self, thorough: bool) -> Iterator[None]:
         """Flush queues with enough to flush, or all of them and the index, one file a step."""
         dispatched_time_ms = self._dispatch.store_time_ms
         yield from self.opened.queues.flush_steps(thorough)
-        if not thorough:
+        if not thorough or self.is_short_of_files:
             return
         self._queues_time_ms = dispatched_time_ms
         if self.opened.index is not None:
             yield from self.opened.index.flush_steps()
             self._index_time_ms = dispatched_time_ms
+
+    def flush_all(self) -> None:
+        """Flush all queues and the index while nobody appends. Raises as ``steps``."""
+        self.opened.queues.flush_all()
+        for _ in self.steps(True):
+            pass
 
     def save_checkpoint(self) -> None:
         """Save how far everything is on disk, after the fsyncs.
@@ -153,6 +169,7 @@ class FlushService:
         self._log_due_s = now_s + self._interval_s
         self._queues_due_s = now_s + self._queue_interval_s
         self._thorough_due_s = now_s + self._thorough_interval_s
+        self._round_ended_s = now_s
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -202,7 +219,7 @@ class FlushService:
     def _serve(self) -> None:
         is_short = False
         while not self._stopping:
-            due_s = min(self._log_due_s, self._queues_due_s)
+            due_s = min(self._log_due_s, self._next_round_s())
             self._wake.wait(max(0.0, due_s - time.monotonic()))
             try:
                 self._flush_what_is_due()
@@ -220,7 +237,7 @@ class FlushService:
     def _flush_what_is_due(self) -> None:
         now_s = time.monotonic()
         self._flush_commit_log_if_due(now_s)
-        if now_s < self._queues_due_s or self._stopping:
+        if now_s < self._next_round_s() or self._stopping:
             return
         thorough = now_s >= self._thorough_due_s
         for _ in self.derived.steps(thorough):
@@ -228,9 +245,16 @@ class FlushService:
             if self._stopping:
                 return
         self.derived.save_checkpoint()
-        self._queues_due_s = time.monotonic() + self._queue_interval_s
+        self._round_ended_s = time.monotonic()
+        self._queues_due_s = self._round_ended_s + self._queue_interval_s
         if thorough:
             self._thorough_due_s = now_s + self._thorough_interval_s
+
+    def _next_round_s(self) -> float:
+        """Return when queues are flushed next; earlier if the files of new queues must be made."""
+        if self._mappings.drafts and not self.derived.is_short_of_files:
+            return min(self._queues_due_s, self._round_ended_s + DRAFTS_INTERVAL_S)
+        return self._queues_due_s
 
     def _flush_commit_log_if_due(self, now_s: float) -> None:
         if self._requested or now_s >= self._log_due_s:
@@ -263,6 +287,70 @@ class FlushService:
                 raise
 
 
+class GroupCommit:
+    """Requests the flushes for producers that wait for the disk: at once, or for a crowd together.
+
+    A crowd is answered at once, and sends again at once. A flush that begins with the first of
+    these messages covers few of them, and the others wait for the one after it. So a flush waits
+    until as many answers wait as at the end of the last one, but not longer than HOLD_S. After a
+    hold in vain, the next flushes begin at once.
+
+    Example: 100 producers have one send under way each. A flush ends; it covers 70 of them, and 30
+    have come meanwhile: the crowd is 100. The 70 are answered, and their producers send again. When
+    100 answers wait, the next flush begins. Without the hold it would cover 30, and the one after
+    it 70. A producer alone is never held, nor are two.
+
+    Belongs to the event loop's thread.
+    """
+
+    def __init__(self, service: FlushService, hold_s: float = HOLD_S) -> None:
+        self._service = service
+        self._hold_s = hold_s
+        self._crowd = 0
+        self._skipped = 0
+        self._is_requested = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def _may_hold(self) -> bool:
+        return self._crowd >= CROWD_MIN and not self._skipped
+
+    def written(self, waiting_count: int) -> None:
+        """Request a flush, now or soon, for what was written; so many answers wait."""
+        if not self._may_hold:
+            self.flush()
+        elif self._timer is None and not self._is_requested:
+            self._timer = asyncio.get_running_loop().call_later(self._hold_s, self._end_in_vain)
+            self.arrived(waiting_count)
+
+    def arrived(self, waiting_count: int) -> None:
+        """End the hold if the crowd is there: so many answers wait."""
+        if self._timer is not None and waiting_count >= self._crowd:
+            self.flush()
+
+    def flush(self) -> None:
+        """Request a flush now."""
+        self.close()
+        self._is_requested = True
+        self._service.request()
+
+    def flushed(self, waiting_count: int) -> None:
+        """Note the end of a flush; so many answers wait, with those that it covers."""
+        self._is_requested = False
+        self._crowd = waiting_count
+        self._skipped = max(self._skipped - 1, 0)
+
+    def close(self) -> None:
+        """Cancel the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _end_in_vain(self) -> None:
+        self._skipped = SKIPPED_AFTER_A_VAIN_HOLD
+        self.flush()
+
+
 class ParkedAnswers:
     """Responses to producers that wait until the log is safe, ordered by offset.
 
@@ -273,16 +361,19 @@ class ParkedAnswers:
     def __init__(self, timeout_ms: int, why_not: Callable[[int], StoreError]) -> None:
         self._why_not = why_not
         self._timeout_s = timeout_ms / 1000
-        self._parked: deque[tuple[int, float, Release]] = deque()
+        self._parked: deque[tuple[int, float, Release, int]] = deque()
+        self.answer_count = 0
+        """How many responses wait."""
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._parked)
 
-    def park(self, end_offset: int, release: Release) -> None:
+    def park(self, end_offset: int, release: Release, answer_count: int = 1) -> None:
         """Call *release* once the log is safe up to *end_offset*, or with the reason why not."""
         loop = asyncio.get_running_loop()
-        self._parked.append((end_offset, loop.time() + self._timeout_s, release))
+        self._parked.append((end_offset, loop.time() + self._timeout_s, release, answer_count))
+        self.answer_count += answer_count
         if self._timer is None:
             self._timer = loop.call_later(EXPIRY_INTERVAL_S, self._expire)
 
@@ -309,19 +400,24 @@ class ParkedAnswers:
         """Release the responses up to *offset*."""
         parked = self._parked
         while parked and parked[0][0] <= offset:
-            parked.popleft()[2](None)
+            self._take_first()(None)
 
     def fail(self, error: StoreError) -> None:
         """Release all responses with *error*."""
         while self._parked:
-            self._parked.popleft()[2](error)
+            self._take_first()(error)
+
+    def _take_first(self) -> Release:
+        _, _, release, answer_count = self._parked.popleft()
+        self.answer_count -= answer_count
+        return release
 
     def _expire(self) -> None:
         loop = asyncio.get_running_loop()
         now_s = loop.time()
         while self._parked and self._parked[0][1] <= now_s:
-            end_offset, _, release = self._parked.popleft()
-            release(self._why_not(end_offset))
+            end_offset = self._parked[0][0]
+            self._take_first()(self._why_not(end_offset))
         again = bool(self._parked)
         self._timer = loop.call_later(EXPIRY_INTERVAL_S, self._expire) if again else None
 

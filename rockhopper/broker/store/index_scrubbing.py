@@ -303,7 +303,7 @@ class IndexScrub:
         self._is_quiet = False
         count, self.mended_count = self.mended_count - before, before
         if count:
-            self._name_mended(file, count, entry=number)
+            self._name_repaired(file, count, entry=number)
 
     def _take(self, key: Key) -> None:
         chains = self._find_chains()
@@ -312,7 +312,7 @@ class IndexScrub:
         number = chains.number
         was = chains.file.entry(number)
         if chains.repair_entry(key.hash, key.offset, key.store_time_ms):
-            self._name_mended(chains.file, 1, entry=number, was=was)
+            self._name_repaired(chains.file, 1, entry=number, was=was)
         if key.offset != self._taken_offset:
             self._taken_offset = key.offset
             self._taken.clear()
@@ -326,7 +326,7 @@ class IndexScrub:
             number = chains.number
             was = chains.file.entry(number)
             if chains.take_as_it_is():
-                self._name_mended(chains.file, 1, entry=number, was=was)
+                self._name_repaired(chains.file, 1, entry=number, was=was)
 
     def _is_of_tags(self, entry: tuple[int, int]) -> bool:
         topic, tags = self._recent.get(entry[1], ("", ""))
@@ -334,7 +334,7 @@ class IndexScrub:
 
     # Logging.
 
-    def _name_mended(self, file: IndexFile, count: int, **where: object) -> None:
+    def _name_repaired(self, file: IndexFile, count: int, **where: object) -> None:
         self.mended_count += count
         if self._is_quiet or self._line_count > _LINES_MAX:
             return
@@ -413,14 +413,14 @@ class IndexScrub:
     def _close_a_slice(self, chains: IndexChains) -> int:
         if chains.file.descriptor < 0 or chains.is_compared:
             if chains.file.descriptor >= 0 and chains.mend_header():
-                self._name_mended(chains.file, 1, part="header")
+                self._name_repaired(chains.file, 1, part="header")
             chains.close()
             self._closing.popleft()
             return ENTRY_COST_BYTES
         _, start, size_bytes = chains.place()
-        mended = chains.compare_slots()
-        if mended:
-            self._name_mended(chains.file, mended, part="slots", position=start)
+        repaired = chains.compare_slots()
+        if repaired:
+            self._name_repaired(chains.file, repaired, part="slots", position=start)
         return size_bytes
 
     def _end(self) -> int:
@@ -438,9 +438,9 @@ class IndexScrub:
         chains = self._chains
         if chains is None or self._find_chains() is not None or chains.is_compared:
             return 0
-        mended = chains.compare_slots()
-        if mended:
-            self._name_mended(chains.file, mended, part="slots")
+        repaired = chains.compare_slots()
+        if repaired:
+            self._name_repaired(chains.file, repaired, part="slots")
         if chains.is_compared and chains.mend_header():
-            self._name_mended(chains.file, 1, part="header")
+            self._name_repaired(chains.file, 1, part="header")
         return SLOT_SLICE_BYTES // ENTRY_COST_BYTES

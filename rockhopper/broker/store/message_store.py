@@ -1,10 +1,12 @@
 """MessageStore: the interface of the store.
 
-A write takes three steps, so that the messages of one read of a socket cost one system call:
+A write takes three steps, so that many messages cost one system call:
 
     store.staging.read_clock()      one clock read for the pass
     store.staging.stage(...)        any number of times: builds records, assigns queue offsets
     store.commit()                  one write, then dispatch to consume queues and index
+
+``append_encoded`` writes records that compiled code has encoded; ``safe_point.hand_on`` dispatches.
 
 A record is *safe* once it may be acknowledged and read (safe_point.py): when it is written; under
 SYNC_FLUSH, when it is on disk; and with replicas, when they have it. ``safe_point.when`` is the
@@ -27,11 +29,17 @@ from rockhopper.broker.store.files.errors import (
     StoreError,
     StoreFailedError,
 )
+from rockhopper.broker.store.files.mapped_file import DRAFTS_MAX
 from rockhopper.broker.store.flush import DerivedFlush, FlushService
 from rockhopper.broker.store.log.record_properties import TagsCodes
 from rockhopper.broker.store.opening import WHOLE, Extent, OpenedStore
 from rockhopper.broker.store.put import QUICK_S, MessageToStore, PutResult, PutTimes
-from rockhopper.broker.store.queues.queue_tail import QueueTail, StagedMessages
+from rockhopper.broker.store.queues.queue_tail import (
+    QueueTail,
+    Run,
+    StagedMessages,
+    take_offsets,
+)
 from rockhopper.broker.store.reading.message_reader import MessageReader
 from rockhopper.broker.store.recovering import inventory
 from rockhopper.broker.store.recovering.inventory import QueueKey
@@ -171,6 +179,7 @@ class MessageStore:
     async def start(self) -> None:
         """Start to flush, catch up and delete expired files; needs a running event loop."""
         self.flush_service.start()
+        self.opened.mappings.drafts_max = DRAFTS_MAX
         self._reput.start()
         self.scrub.start()
         await self.retention.start()
@@ -219,8 +228,7 @@ class MessageStore:
                 pass
         except (StoreError, OSError) as error:
             log.error("queues and index are behind the log and will be rebuilt", reason=str(error))
-        for _ in self.flush_service.derived.steps(True):
-            pass
+        self.flush_service.derived.flush_all()
         self.flush_service.derived.save_checkpoint()
 
     def check_writable(self) -> None:
@@ -258,13 +266,36 @@ class MessageStore:
             self._hand_on(self.staging.take_written())
             raise
         elapsed_s = time.perf_counter() - begun_s
+        self._count_put(elapsed_s, staged)
+        self._hand_on(staged)
+        return self.log.written_offset
+
+    def append_encoded(self, records: bytes, runs: list[Run], packed_keys: bytes) -> StagedMessages:
+        """Write records that compiled code has encoded for ``staging.place``.
+
+        What is staged is written first. The caller must pass the result to ``safe_point.hand_on``
+        before anything else runs.
+
+        Raises:
+            StoreError: nothing of it is in the log.
+        """
+        if self.log.staged_offset > self.log.written_offset:
+            self.commit()
+        begun_s = time.perf_counter()
+        staged = StagedMessages(self.log.staged_offset)
+        self.log.append_encoded(records)
+        staged.runs, staged.end = runs, self.log.written_offset
+        staged.packed_keys += packed_keys
+        take_offsets(runs)
+        self._count_put(time.perf_counter() - begun_s, staged)
+        return staged
+
+    def _count_put(self, elapsed_s: float, staged: StagedMessages | None) -> None:
         messages = 0 if staged is None else sum([run.count for run in staged.runs])
         if elapsed_s < QUICK_S:
             self.put_times.quick += messages
         else:
             self.put_times.record(elapsed_s, messages)
-        self._hand_on(staged)
-        return self.log.written_offset
 
     def _hand_on(self, staged: StagedMessages | None) -> None:
         if staged is not None:

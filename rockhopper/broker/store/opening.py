@@ -43,7 +43,7 @@ from rockhopper.broker.store.queues.deleted_topics import (
     DeletedTopics,
     remove_queues_aside,
 )
-from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable, StoppedQueues
 from rockhopper.broker.store.recovering import inventory, log_identity, resizing
 from rockhopper.broker.store.recovering.inventory import (
     Inventory,
@@ -138,7 +138,8 @@ class OpenedStore:
                 # A wrong setting must not make the next start assume a crash.
                 if last_exit_clean:
                     nothing_changed.callback(mark_stopped, self.layout.abort)
-                noted = self._load(config, last_exit_clean, now_ms)
+                is_cut = extent.cut_at is not None
+                noted = self._load(config, last_exit_clean, now_ms, is_cut=is_cut)
                 nothing_changed.pop_all()
             if extent.cut_at is not None:
                 last_exit_clean = False
@@ -175,7 +176,12 @@ class OpenedStore:
             undo.pop_all()
 
     def _load(
-        self, config: StoreConfig, last_exit_clean: bool, now_ms: Callable[[], int]
+        self,
+        config: StoreConfig,
+        last_exit_clean: bool,
+        now_ms: Callable[[], int],
+        *,
+        is_cut: bool,
     ) -> Inventory | None:
         """Load all files; return the inventory that the last run left."""
         layout = self.layout
@@ -198,7 +204,11 @@ class OpenedStore:
         )
         self._files.load()
         remove_queues_aside(layout.deleted_queues)
-        self.queues = self._load_queues(config, known.file_sizes)
+        stopped = None
+        if last_exit_clean and not is_cut:
+            stopped = inventory.load_queues(layout, self._lock.found_state, self._files)
+        self._stopped_time_ms = 0 if stopped is None else stopped.store_time_ms
+        self.queues = self._load_queues(config, known.file_sizes, stopped)
         check_log_exists(layout, self._files, self.queues, noted, self.checkpoint)
         log_identity.check_identity(layout, self._files)
         disk.make_directories_durably(layout.commit_log)
@@ -258,15 +268,28 @@ class OpenedStore:
         self._read_ahead.turn(self._files.files, enabled=enabled)
 
     def _load_queues(
-        self, config: StoreConfig, noted_sizes: tuple[int, int, int]
+        self,
+        config: StoreConfig,
+        noted_sizes: tuple[int, int, int],
+        stopped: StoppedQueues | None,
     ) -> ConsumeQueueTable:
         layout = self.layout
         plain_bytes = config.consume_queue_file_size_bytes
         batch_bytes = config.batch_consume_queue_file_size_bytes
         resized = resizing.list_resized_before(layout)
         queues = ConsumeQueueTable(layout, plain_bytes, batch_bytes, self.mappings)
+        if (
+            stopped is not None
+            and not resized
+            and stopped.file_sizes_bytes == queues.file_sizes_bytes
+        ):
+            with contextlib.suppress(CorruptFileError):
+                queues.restore(stopped, self._files.next_base_offset)
+                return queues
+            queues = ConsumeQueueTable(layout, plain_bytes, batch_bytes, self.mappings)
+        self._stopped_time_ms = 0
         try:
-            queues.load()
+            queues.load(self._files.next_base_offset)
         except CorruptFileError:
             plain, batch = ConsumeQueue.UNIT_SIZE_BYTES, BatchConsumeQueue.UNIT_SIZE_BYTES
             resized = resizing.resize_queue_files(
@@ -279,7 +302,7 @@ class OpenedStore:
             if not resized:
                 raise
             queues = ConsumeQueueTable(layout, plain_bytes, batch_bytes, self.mappings)
-            queues.load()
+            queues.load(self._files.next_base_offset)
         for queue in queues if resized else ():
             queue.was_resized = queue.directory in resized
         return queues
@@ -302,6 +325,7 @@ class OpenedStore:
                 self.checkpoint,
                 noted,
                 last_exit_clean,
+                self._stopped_time_ms,
             ),
             rules,
             is_ours=is_ours,
@@ -430,6 +454,12 @@ class OpenedStore:
         for ext in self._exts.values():
             ext.close()
         if clean:
+            # Not the clock of the last pass, which may be later than any message.
+            store_time_ms = max(self.checkpoint.commit_log_ms, self.checkpoint.consume_queue_ms)
+            if self.checkpoint.flushed_offset == end:
+                inventory.save_queues(
+                    self.layout, self._lock.state, self._files, self.queues, store_time_ms
+                )
             checkpoints.save_at_stop(self.layout, self.checkpoint)
             save_table_sizes(self.layout)
             mark_stopped(self.layout.abort)

@@ -28,7 +28,6 @@ made.
 
 import asyncio
 import contextlib
-import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -192,8 +191,8 @@ def _monotonic_ms() -> int:
 
 
 def _disk_usage(path: Path) -> tuple[int, int]:
-    usage = shutil.disk_usage(path)
-    return usage.used, usage.free
+    usage = disk.read_usage(path)
+    return usage.used_bytes, usage.free_bytes
 
 
 class DiskSpace:

@@ -26,7 +26,7 @@ from rockhopper.broker.store.files.errors import (
     StoreError,
     StoreFailedError,
 )
-from rockhopper.broker.store.flush import FlushService, ParkedAnswers, Release
+from rockhopper.broker.store.flush import FlushService, GroupCommit, ParkedAnswers, Release
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.queues.queue_tail import StagedMessages
 
@@ -58,7 +58,7 @@ class SafePoint:
         """*listeners* learn when there is more of the log for replicas to fetch."""
         self._log = log
         self._dispatch = dispatch
-        self._request_flush = flush_service.request
+        self._group_commit = GroupCommit(flush_service)
         self._listeners = listeners
         self._is_sync = config.flush_disk_type is FlushDiskType.SYNC
         self._waiting_bytes_max = config.flush_waiting_bytes_max
@@ -97,7 +97,7 @@ class SafePoint:
         self._is_sync = is_sync
         self.is_what_is_written = not is_sync
         if is_sync:
-            self._request_flush()
+            self._group_commit.flush()
         else:
             self.moved()
 
@@ -117,10 +117,17 @@ class SafePoint:
             self._replicated_offset = replicated_offset
             self.moved()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether too many bytes wait already."""
+        return (
+            not self.is_what_is_written
+            and self._log.written_offset - self.high_watermark > self._waiting_bytes_max
+        )
+
     def check_waiting(self) -> None:
         """Raise StoreBusyError if too many bytes wait already."""
-        waiting_bytes = self._log.written_offset - self.high_watermark
-        if not self.is_what_is_written and waiting_bytes > self._waiting_bytes_max:
+        if self.is_busy:
             raise StoreBusyError(
                 f"[PC_SYNCHRONIZED]broker busy, start flow control for a while: more than "
                 f"{self._waiting_bytes_max >> 20} MiB wait for {self._describe_lag()}"
@@ -131,23 +138,25 @@ class SafePoint:
         if not self.is_what_is_written:
             self._undispatched.append((self._log.store_time_ms, staged))
             if self._is_sync:
-                self._request_flush()
+                self._group_commit.written(self._parked.answer_count)
             for listener in self._listeners:
                 listener.store_written()
         elif self._dispatch.behind is None:
             self._dispatch.dispatch(staged, self._log.store_time_ms)
 
-    def when(self, end_offset: int, release: Release) -> None:
+    def when(self, end_offset: int, release: Release, answer_count: int = 1) -> None:
         """Call *release* when messages before *end_offset* are safe, perhaps now.
 
-        Its argument is None, or the reason why they are not, although the log has them.
+        It sends *answer_count* answers. Its argument is None, or the reason why they are not safe,
+        although the log has them.
         """
         if end_offset <= self.high_watermark:
             release(None)
         elif self.failure is not None:
             release(self.failure)
         else:
-            self._parked.park(end_offset, release)
+            self._parked.park(end_offset, release, answer_count)
+            self._group_commit.arrived(self._parked.answer_count)
 
     async def wait(self, end_offset: int) -> None:
         """Return when messages before *end_offset* are safe.
@@ -168,7 +177,7 @@ class SafePoint:
             StoreError: the flush failed or took too long, although the log has the messages.
         """
         if end_offset > self._log.flushed_offset:
-            self._request_flush()
+            self._group_commit.flush()
             await self._until_durable.wait(end_offset)
 
     def has_dispatched(self, end_offset: int) -> bool:
@@ -179,9 +188,12 @@ class SafePoint:
     def flushed(self, offset: int) -> None:
         """Record how far the log is on disk."""
         self._until_durable.release(offset)
+        self._group_commit.flushed(self._parked.answer_count)
         self.moved()
-        if self._until_durable or (self._is_sync and self._log.written_offset > offset):
-            self._request_flush()
+        if self._until_durable:
+            self._group_commit.flush()
+        elif self._is_sync and self._log.written_offset > offset:
+            self._group_commit.written(self._parked.answer_count)
 
     def moved(self) -> None:
         """Dispatch and acknowledge the safe messages. One failed response must not stop others."""
@@ -204,6 +216,7 @@ class SafePoint:
 
     def close(self) -> None:
         """Cancel the timers."""
+        self._group_commit.close()
         self._parked.close()
         self._until_durable.close()
 

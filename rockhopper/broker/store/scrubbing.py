@@ -211,6 +211,7 @@ class ScrubService:
         self._wall_ms = wall_ms
         self.wake = wake
         self._task: asyncio.Task[None] | None = None
+        self._reading: asyncio.Future[None] | None = None
         self.others: list[Scrubbed] = []
         """Scrubbed at the end of each pass."""
 
@@ -235,6 +236,10 @@ class ScrubService:
             end_task(self._task)
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
+        if self._reading is not None and not self._reading.done():
+            # Its thread has a file open until it ends.
+            await asyncio.gather(self._reading, return_exceptions=True)
+            self._reading = None
 
     async def _run(self) -> None:
         while True:
@@ -264,7 +269,10 @@ class ScrubService:
             return RETRY_S
         scrub = self.passes
         for path_and_range in scrub.places():
-            await asyncio.to_thread(_bring_into_memory, *path_and_range)
+            reading = asyncio.to_thread(_bring_into_memory, *path_and_range)
+            self._reading = asyncio.ensure_future(reading)
+            await asyncio.shield(self._reading)
+            self._reading = None
         cost = 0
         while cost < min(CHUNK_BYTES, rate):
             more = scrub.step()

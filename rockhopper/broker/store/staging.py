@@ -1,6 +1,6 @@
 """Staging: the messages of one pass, from their fields to records in the commit log.
 
-A pass is the messages of one read of a socket. Each gets its place in log and queue at once, the
+A pass is the messages that are written together. Each gets its place in log and queue at once, the
 records are collected, and one write at the end adds all of them to the log, or none. If the broker
 is killed during that write, the first records may stay; none of them was acknowledged.
 
@@ -26,7 +26,7 @@ from rockhopper.broker.store.log.encoding import (
 from rockhopper.broker.store.log.fast_encoding import encode_batch, encode_plain, encode_run
 from rockhopper.broker.store.log.record_properties import TagsCodes
 from rockhopper.broker.store.put import Copy
-from rockhopper.broker.store.queues.queue_tail import QueueTail, Run, StagedMessages, take_offsets
+from rockhopper.broker.store.queues.queue_tail import QueueTail, Run, StagedMessages
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.names import TRANSACTION_CHECK_MAX_TIME_TOPIC, TRANSACTION_HALF_TOPIC
 from rockhopper.protocol.properties import (
@@ -169,10 +169,15 @@ class Staging:
             self.forget_topic(tail.topic)
 
     def read_clock(self) -> int:
-        """Read the clock for this pass and return it: store times never go backwards."""
+        """Read the clock for this pass and return it.
+
+        Store times never go backwards. The messages of a pass have the time of the first one with
+        keys: the index has one time for all of them. Records without keys do not keep the time,
+        since those of a replica set's state may be staged long before they are written.
+        """
         now_ms = self._now_ms()
-        commit_log = self._log
-        if now_ms > commit_log.store_time_ms:
+        commit_log, staged = self._log, self._staged
+        if now_ms > commit_log.store_time_ms and (staged is None or not staged.packed_keys):
             commit_log.store_time_ms = now_ms
         return now_ms
 
@@ -237,21 +242,6 @@ class Staging:
         """
         commit_log = self._log
         return commit_log.staged_offset, commit_log.room_end, commit_log.store_time_ms
-
-    def stage_encoded(self, records: bytes, runs: list[Run], packed_keys: bytes) -> None:
-        """Add records to the pass that were encoded for ``place`` and do not exceed its limit.
-
-        *runs* begin at the next offsets of their queues.
-        """
-        staged = self._open(self._log.staged_offset)
-        added = self._log.stage_encoded(records)
-        assert added
-        take_offsets(runs)
-        staged.runs += runs
-        staged.packed_keys += packed_keys
-        staged.end = self._log.staged_offset
-        # Later messages must not join a run before these.
-        self._run = None
 
     def stage_batch(
         self,

@@ -17,7 +17,12 @@ from rockhopper.protocol.store.queue_layout import GEOMETRY_FILE, decode_checkpo
 
 REPLICA_DIRECTORY = "ha"
 _TRIES = 5
-_CHECKED_LINES = (inventory.INVENTORY_FILE, log_identity.IDENTITY_FILE, "stopped-files.json")
+_CHECKED_LINES = (
+    inventory.INVENTORY_FILE,
+    log_identity.IDENTITY_FILE,
+    "stopped-files.json",
+    inventory.QUEUES_FILE,
+)
 _MADE_ANEW = "the next start of the broker rebuilds it"
 _COPY_COUNTS = "the next start of the broker uses the intact copy"
 _EDITED = (

@@ -12,10 +12,12 @@ import stat
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 
 from rockhopper.broker.store.files.descriptors import descriptor_needed
+from rockhopper.protocol.compiled import import_compiled
 
 log = structlog.get_logger("broker.store")
 
@@ -25,9 +27,27 @@ _NOT_SUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.
 _NOT_EMPTY_OR_GONE = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT})
 _SLICE_BYTES = 1 << 20
 _SOON_READ_BYTES = 64 << 10
-
+COMPILED = import_compiled("rockhopper.broker.store.files._mapping")
 
 DEFAULT_FILE_MODE = 0o666
+
+
+class DiskUsage(NamedTuple):
+    """The bytes of a file system. What root alone may use counts as neither used nor free."""
+
+    total_bytes: int
+    used_bytes: int
+    free_bytes: int
+
+
+def read_usage(path: Path) -> DiskUsage:
+    """Return the use of the file system that holds *path*. Raises OSError."""
+    status = os.statvfs(path)
+    return DiskUsage(
+        status.f_blocks * status.f_frsize,
+        (status.f_blocks - status.f_bfree) * status.f_frsize,
+        status.f_bavail * status.f_frsize,
+    )
 
 
 def write_atomically(
@@ -101,6 +121,18 @@ def sync_file(descriptor: int) -> None:
         os.fdatasync(descriptor)
     else:
         os.fsync(descriptor)
+
+
+def sync_file_system(descriptor: int) -> bool:
+    """Make all files and names in the file system of an open file durable.
+
+    Blocks, without the interpreter lock. Returns False, with nothing done, if that is not possible
+    here, or if a failed write would not be reported.
+
+    Raises:
+        OSError: a write failed since *descriptor* was opened, perhaps that of another process.
+    """
+    return COMPILED is not None and COMPILED.sync_file_system(descriptor)
 
 
 def sync_directory(path: Path) -> None:

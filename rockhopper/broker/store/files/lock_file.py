@@ -32,6 +32,8 @@ from rockhopper.broker.store.files.errors import StoreLockedError
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 
 Identity = tuple[int, int]
+# Inode, and the times of the last changes of content and of the inode.
+FileState = tuple[int, int, int]
 
 _CONTENT = b"lock"
 
@@ -44,10 +46,13 @@ _held: set[Identity] = set()
 class StoreLock:
     """The lock on the store in *directory*; taken by the constructor, released by ``release``."""
 
-    def __init__(self, directory: Path, path: Path, holder_path: Path) -> None:
+    def __init__(
+        self, directory: Path, path: Path, holder_path: Path, *, is_check: bool = False
+    ) -> None:
         """Take the lock on the file *path*, and make the file if it is missing.
 
-        *holder_path* is the abort file; it names the process that holds the lock.
+        *holder_path* is the abort file; it names the process that holds the lock. With *is_check*
+        nothing is written to the file: the next ``StoreLock`` finds its state unchanged.
 
         Raises:
             StoreLockedError: another process, or this one, holds the lock.
@@ -57,6 +62,10 @@ class StoreLock:
         self._holder_path = holder_path
         self._descriptor = -1
         self._locked_directories: list[int] = []
+        self.found_state: FileState = (0, 0, 0)
+        """The state of the file before this process wrote to it; RocketMQ writes to it, too."""
+        self.state: FileState = (0, 0, 0)
+        """Its state since then, unless another process has written to it."""
         with contextlib.suppress(FileNotFoundError):
             if _identity(path.stat()) in _held:
                 raise StoreLockedError(directory, "this process itself")
@@ -74,7 +83,10 @@ class StoreLock:
         _held.add(self._identity)
         try:
             self._lock_directory(directory)
-            os.pwrite(descriptor, _CONTENT, 0)
+            self.found_state = _state(os.fstat(descriptor))
+            if not is_check:
+                os.pwrite(descriptor, _CONTENT, 0)
+            self.state = _state(os.fstat(descriptor))
         except BaseException:
             self.release()
             raise
@@ -129,6 +141,10 @@ class StoreLock:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+def _state(status: os.stat_result) -> FileState:
+    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _identity(status: os.stat_result) -> Identity:

@@ -20,9 +20,16 @@ to the end of the list, else it is unmapped (the clock algorithm). Unmapping a f
 through loses nothing: its pages stay in the page cache, and the queue stays in the list of queues
 to flush.
 
-Threads: everything belongs to the thread that appends, except ``MappedFile.sync``, which the flush
-thread calls. ``sync`` neither touches the mapping nor changes a field that the other thread
-changes.
+Drafts: making a directory and a file takes the kernel up to half a millisecond. So the first units
+of a new queue are kept in memory (``draft``), and the flush thread makes the file a moment later
+(``write_draft``). A draft is in the file whenever that thread flushes; the owner drops it
+(``settle``) before it uses the file in any other way. After a kill the units that had no file yet
+are missing, and recovery takes them from the log, as it does after a power cut.
+
+Threads: everything belongs to the thread that appends, except ``MappedFile.sync`` and
+``write_draft``, which the flush thread calls. ``sync`` neither touches the mapping nor changes a
+field that the other thread changes; ``write_draft``, ``settle`` and ``mark_deleted`` exclude each
+other.
 """
 
 import errno
@@ -37,12 +44,14 @@ from typing import Protocol, Self, TypeVar
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.descriptors import descriptor_needed
 from rockhopper.broker.store.files.errors import CorruptFileError, TooManyOpenFilesError
-from rockhopper.protocol.compiled import import_compiled
 
-_mapping = import_compiled("rockhopper.broker.store.files._mapping")
+_mapping = disk.COMPILED
 HOLDS_DESCRIPTOR = _mapping is None
 _GLANCE_BYTES = 4096
+DRAFT_BYTES = 1024
 MAPPED_FILES_MAX = 32_768
+# Made one by one, they take a second: so much longer are a stop, and a recovery after a kill.
+DRAFTS_MAX = 4096
 # Bounds the time to make room for one mapping.
 _SPARED_MAX = 64
 # Other parts of the process may have run out of descriptors, so free more than one.
@@ -70,6 +79,22 @@ def map_whole(descriptor: int, size_bytes: int, *, writable: bool) -> mmap.mmap:
     return place
 
 
+def _make_file(path: Path, size_bytes: int, reserved_bytes: int, data: bytes) -> None:
+    """Make a file of zeros that begins with *data*. Raises OSError: there is none."""
+    with descriptor_needed():
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    try:
+        disk.preallocate(descriptor, min(size_bytes, reserved_bytes))
+        os.ftruncate(descriptor, size_bytes)
+        if data:
+            disk.write_fully(descriptor, 0, data)
+    except BaseException:
+        path.unlink()
+        raise
+    finally:
+        os.close(descriptor)
+
+
 class MappedFile:
     """The bytes [base_offset, base_offset + size_bytes) of an address space.
 
@@ -79,9 +104,12 @@ class MappedFile:
 
     __slots__ = (
         "_descriptor",
+        "_device",
+        "_draft",
         "_failure",
         "_glance",
         "_is_deleted",
+        "_is_made",
         "_is_writable",
         "_lock",
         "_map_file",
@@ -117,7 +145,12 @@ class MappedFile:
         self._map_file = map_file
         self._mapping: mmap.mmap | None = None
         self._descriptor = -1
+        # That of the file system, once it is known.
+        self._device = -1
         self._glance = b""
+        # The first bytes of a file that is not made yet, or not mapped since.
+        self._draft: bytearray | None = None
+        self._is_made = True
         self._unsynced_directories: Sequence[Path] = ()
         self._failure: OSError | None = None
         self._is_deleted = False
@@ -144,19 +177,69 @@ class MappedFile:
             FileExistsError: the file exists; it is left as it is.
             OSError: the disk is full (ENOSPC) or another failure; nothing is left behind.
         """
-        with descriptor_needed():
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        try:
-            disk.preallocate(descriptor, min(size_bytes, reserved_bytes or size_bytes))
-            os.ftruncate(descriptor, size_bytes)
-        except BaseException:
-            path.unlink()
-            raise
-        finally:
-            os.close(descriptor)
+        _make_file(path, size_bytes, reserved_bytes or size_bytes, b"")
         file = cls(path, base_offset, size_bytes, writable=writable, map_file=map_file)
         file._unsynced_directories = (*unsynced_directories, path.parent)
         return file
+
+    def begin_draft(self) -> None:
+        """Keep the first bytes of the file in memory; it must not exist yet."""
+        self._draft = bytearray(min(DRAFT_BYTES, self.size_bytes))
+        self._is_made = False
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the file is on disk."""
+        return self._is_made
+
+    def draft_for(self, end: int) -> bytearray | None:
+        """Return the draft if bytes up to *end* may be written to it, until the file is made."""
+        draft = self._draft
+        return None if draft is None or self._is_made or end > len(draft) else draft
+
+    def write_draft(self, reserved_bytes: int) -> None:
+        """Write the draft to the file, if there is one; make the file if it is missing.
+
+        Any thread.
+
+        Raises:
+            TooManyOpenFilesError: no descriptor is free.
+            OSError: the disk is full, or another failure; the file is made, or nothing of it is.
+        """
+        if self._draft is not None:
+            with self._lock:
+                self._write_draft(reserved_bytes)
+
+    def settle(self, reserved_bytes: int = DRAFT_BYTES) -> None:
+        """Write the draft to the file, and drop it. Raises as ``write_draft``."""
+        if self._draft is not None:
+            with self._lock:
+                self._write_draft(reserved_bytes)
+                self._draft = None
+
+    def _write_draft(self, reserved_bytes: int) -> None:
+        draft = self._draft
+        if draft is None or self._is_deleted:
+            return
+        if not self._is_made:
+            directory = self.path.parent
+            changed = disk.make_directories(directory)
+            try:
+                _make_file(self.path, self.size_bytes, reserved_bytes, bytes(draft))
+            except OSError:
+                # Otherwise the next attempt would find them and see no reason to sync them.
+                disk.unmake_directories(directory, len(changed))
+                raise
+            self._unsynced_directories = (*changed, directory)
+            self._is_made = True
+            return
+        # Units may have been added since it was made.
+        with descriptor_needed():
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            disk.write_fully(descriptor, 0, bytes(draft))
+        finally:
+            os.close(descriptor)
 
     @classmethod
     def open(cls, path: Path, size_bytes: int | None = None, *, writable: bool = False) -> Self:
@@ -202,6 +285,7 @@ class MappedFile:
 
     def map(self) -> mmap.mmap:
         """Make another mapping; called by the owner of *map_file*. Raises as ``mapping``."""
+        self.settle()
         self._glance = b""
         flags = os.O_RDWR if self._is_writable else os.O_RDONLY
         with descriptor_needed():
@@ -226,13 +310,18 @@ class MappedFile:
             TooManyOpenFilesError: no descriptor is free.
             OSError: it cannot be read.
         """
-        if self._mapping is None:
+        if self._mapping is None and not self._glance and self._draft is None:
             with descriptor_needed():
                 descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 self._glance = os.pread(descriptor, _GLANCE_BYTES, 0)
             finally:
                 os.close(descriptor)
+
+    def note_read(self, device: int, data: bytes) -> None:
+        """Note the file's device, and cache *data*, its beginning, as ``glance`` does."""
+        self._device = device
+        self._glance = data
 
     def reserve(self, start: int, end: int) -> None:
         """Allocate the blocks of [start, end), counted from the start of the file.
@@ -241,6 +330,7 @@ class MappedFile:
             TooManyOpenFilesError: no descriptor is free.
             OSError: the disk is full (ENOSPC), or another failure.
         """
+        self.settle(end)
         with descriptor_needed():
             descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -254,6 +344,9 @@ class MappedFile:
         if mapping is None:
             if end <= len(self._glance):
                 return self._glance[start:end]
+            draft = self._draft
+            if draft is not None and end <= len(draft):
+                return bytes(draft[start:end])
             mapping = self.mapping
         return mapping[start:end]
 
@@ -265,6 +358,7 @@ class MappedFile:
         """
         if position + len(data) > self.size_bytes:
             raise ValueError(f"{len(data)} bytes at {position} do not fit {self.path}")
+        self.settle()
         self._glance = b""
         with self._lock:
             if self._descriptor < 0:
@@ -311,8 +405,26 @@ class MappedFile:
             raise self._failure from error
         finally:
             os.close(descriptor)
+        self._note_synced(target)
+
+    def note_synced(self, position: int, device: int) -> bool:
+        """Note that the file system *device* was synced after the file was written to *position*.
+
+        Returns False, with nothing done, if the file is not there; ``sync`` then decides.
+        """
+        if self._device < 0:
+            try:
+                self._device = os.stat(self._path).st_dev
+            except OSError:
+                return False
+        if self._device != device or self._failure is not None:
+            return False
+        self._note_synced(position)
+        return True
+
+    def _note_synced(self, position: int) -> None:
         self._unsynced_directories = ()
-        self.flushed_position = max(self.flushed_position, target)
+        self.flushed_position = max(self.flushed_position, position)
         if self.flushed_position == self.size_bytes:
             self._release_descriptor()
 
@@ -336,6 +448,7 @@ class MappedFile:
         Raises:
             OSError: the tail may still have its old content.
         """
+        self.settle()
         with descriptor_needed():
             descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -368,7 +481,8 @@ class MappedFile:
 
     def mark_deleted(self) -> None:
         """Record that the caller deletes the file; ``close`` must still be called."""
-        self._is_deleted = True
+        with self._lock:
+            self._is_deleted = True
 
     def delete(self) -> None:
         """Close and delete the file; the caller syncs the directory once for all files it deletes.
@@ -400,6 +514,14 @@ class Mappings:
         self.count_max = count_max
         # Files that were unmapped for other reasons stay in it until they become the oldest.
         self._mapped: OrderedDict[MappedFile, MappingOwner] = OrderedDict()
+        self.drafts_max = 0
+        """How many new files may wait for the flush thread to make them; 0 without that thread."""
+        self.drafts: set[MappedFile] = set()
+        """Those that wait."""
+
+    def may_draft(self, size_bytes: int) -> bool:
+        """Return whether a new file may begin as a draft, which needs room for *size_bytes*."""
+        return size_bytes <= DRAFT_BYTES and len(self.drafts) < self.drafts_max
 
     def map(self, file: MappedFile, holder: MappingOwner) -> mmap.mmap:
         """Map *file*, which must not be mapped yet.

@@ -11,6 +11,7 @@ with another name is logged, left alone and not read.
 import os
 import stat
 from bisect import bisect_right
+from collections.abc import Iterator
 from pathlib import Path
 
 import structlog
@@ -21,6 +22,8 @@ from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.store.files.mapped_file import MapFile, MappedFile
 
 log = structlog.get_logger("broker.store")
+
+_FIRST_NAME = file_name(0)
 
 
 class MappedFileQueue:
@@ -65,6 +68,11 @@ class MappedFileQueue:
         """How many bytes of a file are allocated at a time; None allocates the whole file."""
 
     @property
+    def path(self) -> str:
+        """The path of the directory, as it was given."""
+        return self._directory
+
+    @property
     def directory(self) -> Path:
         """The path of the directory."""
         return Path(self._directory)
@@ -98,6 +106,24 @@ class MappedFileQueue:
                 "files are missing", directory=str(self.directory), from_offset=start, to_offset=end
             )
         self.flushed_offset = self.min_offset
+
+    def load_first(self, size_bytes: int, device: int, data: bytes) -> None:
+        """Load a first file that is the only one, and holds *data* and zeros."""
+        self.file_size_bytes = size_bytes
+        self.restore_first(len(data))
+        self.files[0].note_read(device, data)
+
+    def restore_first(self, write_position: int) -> None:
+        """Load a first file that is the only one; bytes up to *write_position* were written."""
+        file = MappedFile(
+            f"{self._directory}/{_FIRST_NAME}",
+            0,
+            self.file_size_bytes,
+            writable=self._is_writable,
+            map_file=self._map_file,
+        )
+        file.write_position = write_position
+        self.files = [file]
 
     def _list_numbered_files(self) -> list[tuple[int, int, str]]:
         found = []
@@ -169,7 +195,11 @@ class MappedFileQueue:
         files = self.files
         if not files:
             return None
-        index = (offset - files[0].base_offset) // self.file_size_bytes
+        first = files[0]
+        if len(files) == 1:  # most queues
+            start = first.base_offset
+            return first if start <= offset < start + first.size_bytes else None
+        index = (offset - first.base_offset) // self.file_size_bytes
         if 0 <= index < len(files):
             file = files[index]
             if file.base_offset <= offset < file.end_offset:
@@ -201,6 +231,19 @@ class MappedFileQueue:
             OSError: the disk is full, or another failure; nothing has changed.
         """
         file = self._create(self.next_base_offset if base_offset is None else base_offset)
+        self.attach(file)
+        return file
+
+    def append_draft(self, base_offset: int) -> MappedFile:
+        """Add a next file that is made later, by ``MappedFile.write_draft``."""
+        file = MappedFile(
+            f"{self._directory}/{file_name(base_offset)}",
+            base_offset,
+            self.file_size_bytes,
+            writable=self._is_writable,
+            map_file=self._map_file,
+        )
+        file.begin_draft()
         self.attach(file)
         return file
 
@@ -239,11 +282,31 @@ class MappedFileQueue:
         Raises:
             OSError: the content on disk is unknown.
         """
+        for file, position in self._files_of(start, end):
+            file.sync(position)
+        self._note_flushed(start, end)
+
+    def note_synced(self, start: int, end: int, device: int) -> bool:
+        """Note that the file system *device* was synced after [start, end) was written.
+
+        Returns whether all files of the range are in it; if not, they must be flushed.
+        """
+        is_synced = all(
+            file.note_synced(position, device) for file, position in self._files_of(start, end)
+        )
+        if is_synced:
+            self._note_flushed(start, end)
+        return is_synced
+
+    def _files_of(self, start: int, end: int) -> Iterator[tuple[MappedFile, int]]:
+        """Yield the files of [start, end), and where the range ends in each."""
         for file in tuple(self.files):
             if file.base_offset >= end:
                 break
             if file.end_offset > start:
-                file.sync(min(end, file.end_offset) - file.base_offset)
+                yield file, min(end, file.end_offset) - file.base_offset
+
+    def _note_flushed(self, start: int, end: int) -> None:
         if end > self.flushed_offset and start <= self.flushed_offset:
             self.flushed_offset = end
 
@@ -290,9 +353,10 @@ class MappedFileQueue:
 
     def _delete_first(self, count: int) -> int:
         expired = self.detach_first(count)
+        was_made = any(file.is_made for file in expired)
         for file in expired:
             file.delete()
-        if expired:
+        if was_made:
             disk.sync_directory(self.directory)
         return len(expired)
 

@@ -22,13 +22,13 @@ RECORDS_MODE = 0o644
 def read_records(path: Path, *, strict: bool = False) -> RecordsRead:
     """Return the records of a file; with *strict* none after a lost one.
 
-    Changes nothing; ``mend`` does. Raises OSError.
+    Changes nothing; ``repair`` does. Raises OSError.
     """
     read = decode_records(path.read_bytes())
     return read._replace(records=read.records[: read.sound_count]) if strict else read
 
 
-def mend(
+def repair(
     path: Path,
     read: RecordsRead,
     quarantine: Path,

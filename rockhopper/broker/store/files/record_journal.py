@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rockhopper.broker.settings.store_layout import file_name
 from rockhopper.broker.store.files import disk
-from rockhopper.broker.store.files.record_file import RecordFile, mend, read_records
+from rockhopper.broker.store.files.record_file import RecordFile, read_records, repair
 from rockhopper.protocol.store.journal_records import Record, RecordsRead
 
 
@@ -64,7 +64,7 @@ class RecordJournal:
             self.size_bytes = read.size_bytes
             is_cut |= self._strict and read.is_lossy
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Rewrite the files that ``read`` found damaged; afterwards records can be appended.
 
         Raises:
@@ -72,7 +72,7 @@ class RecordJournal:
         """
         while self._damaged:
             path, read = self._damaged[0]
-            size_bytes = mend(path, read, self._quarantine, what=self._what, mode=self._mode)
+            size_bytes = repair(path, read, self._quarantine, what=self._what, mode=self._mode)
             if self._number_of(path) == self.number:
                 self.size_bytes = size_bytes
             del self._damaged[0]

@@ -142,6 +142,8 @@ static inline int is_text(Span span, const char *text)
 static inline int contains(Span span, const char *text)
 {
     Py_ssize_t size = (Py_ssize_t)strlen(text);
+    if (span.size < size)
+        return 0;
     const char *p = span.data, *end = span.data + span.size - size;
     while (p <= end) {
         p = memchr(p, text[0], (size_t)(end - p + 1));

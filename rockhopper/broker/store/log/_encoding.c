@@ -285,8 +285,9 @@ static PyObject *put_keys(PyObject *const *args, Py_ssize_t nargs, Py_ssize_t st
     const unsigned char *key = keys.buf;
     long used = 0;
     PyObject *result = NULL;
-    if (slot_count <= 0 || number < 1 || entries_at < 40 + 4 * slot_count
-        || entries_at + (number + count) * 20 > mapping.len) {
+    if (slot_count <= 0 || slot_count > INT32_MAX || number < 1 || number > INT32_MAX
+        || entries_at < 40 + 4 * slot_count || entries_at > mapping.len
+        || (number + count) * 20 > mapping.len - entries_at) {
         PyErr_SetString(PyExc_ValueError, "the entries do not fit the index file");
         goto done;
     }

@@ -124,7 +124,7 @@ Plainness plan_record(const Shared *shared, Py_ssize_t body_size, Span propertie
     Span last = back.size > 0 ? back : front;
     record->front = front;
     record->back = back;
-    record->is_closed = last.size > 0 && last.data[last.size - 1] == 2;
+    record->is_closed = last.size == 0 || last.data[last.size - 1] == 2;
     record->properties_size = front.size + back.size + !record->is_closed + suffix.size;
     record->size = copy_size(shared, body_size, record->properties_size);
     return record->properties_size > PROPERTIES_SIZE_MAX ? NOT_PLAIN : PLAIN;

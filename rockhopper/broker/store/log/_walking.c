@@ -162,7 +162,7 @@ static Run *run_of(Walk *walk, const Plain *plain, int64_t offset)
     uint32_t seed = 0;
     if (*slot != 0) {
         Run *run = &walk->runs[*slot - 1];
-        if (run->first_offset + run->count == plain->queue_offset)
+        if (plain->queue_offset - run->first_offset == run->count)
             return run;
         seed = run->seed;
     } else {

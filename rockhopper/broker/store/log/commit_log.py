@@ -1,8 +1,9 @@
 """The commit log: the messages of all topics in one sequence, in files of one size.
 
-Records are staged while the requests of one read of a socket are handled, and written by one
-``pwrite`` at the end of the pass. With pwrite a full or failing disk raises an exception; writing
-through a mapping would kill the process instead. Reads go through the mapping.
+Records are staged while the requests of a turn are handled, and written by one ``pwrite``; those
+that compiled code has encoded are written without being staged. With pwrite a full or failing disk
+raises an exception; writing through a mapping would kill the process instead. Reads go through the
+mapping.
 protocol/store/message_codec has the record layout.
 
 A file ends with a blank record of at least 8 bytes, so no record spans two files:
@@ -263,13 +264,28 @@ class CommitLog:
             self.discard()
             raise lost
         parts = self._parts
-        if not parts:
-            return
-        self._parts = []
+        if parts:
+            self._parts = []
+            self._write_staged(b"".join(parts))
+
+    def append_encoded(self, records: bytes) -> None:
+        """Write records that were encoded for ``staged_offset`` and fit before ``room_end``.
+
+        Nothing may be staged.
+
+        Raises:
+            StoreError: they are not in the log.
+        """
+        assert not self._parts
+        assert self._lost is None
+        self.staged_offset += len(records)
+        self._write_staged(records)
+
+    def _write_staged(self, records: bytes) -> None:
         file = self._file
         assert file is not None
         try:
-            self._pwrite(file, self.written_offset, b"".join(parts))
+            self._pwrite(file, self.written_offset, records)
         except StoreError:
             self._forget_staged(file)
             raise

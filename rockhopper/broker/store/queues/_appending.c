@@ -55,7 +55,8 @@ static int copy_units(PyObject *run, PyObject *queue, int64_t *end)
         || !read_slot(queue, &queue_slots, MAPPING_START, &mapping_start))
         return 0;
     PyObject *bytes = PyList_GET_ITEM(units, 0);
-    if (first != next || first > limit || count > limit - first || first > INT64_MAX / UNIT_SIZE
+    if (count == 0 || first != next || first > limit || count > limit - first
+        || first > INT64_MAX / UNIT_SIZE - count
         || PyBytes_GET_SIZE(bytes) != count * UNIT_SIZE)
         return 0;
     int64_t at = first * UNIT_SIZE - mapping_start;

@@ -14,13 +14,15 @@ typedef struct {
     Py_ssize_t at[SLOTS_MAX];
 } Slots;
 
-/* Finds the slots of a class by *names*, which end with NULL; returns 0 with an exception. */
+/* Finds the slots of a class by *names*, which end with NULL; without all of them, changes nothing
+   and returns 0 with an exception. */
 static inline int find_slots(PyObject *type, const char *const *names, Slots *slots)
 {
     if (!PyType_Check(type)) {
         PyErr_SetString(PyExc_TypeError, "a class is needed");
         return 0;
     }
+    Slots all = {0};
     for (int i = 0; i < SLOTS_MAX && names[i] != NULL; i++) {
         PyObject *found = PyObject_GetAttrString(type, names[i]);
         if (found == NULL)
@@ -28,13 +30,14 @@ static inline int find_slots(PyObject *type, const char *const *names, Slots *sl
         int is_slot = Py_IS_TYPE(found, &PyMemberDescr_Type)
                       && ((PyMemberDescrObject *)found)->d_member->type == T_OBJECT_EX;
         if (is_slot)
-            slots->at[i] = ((PyMemberDescrObject *)found)->d_member->offset;
+            all.at[i] = ((PyMemberDescrObject *)found)->d_member->offset;
         else
             PyErr_Format(PyExc_TypeError, "%s is no slot", names[i]);
         Py_DECREF(found);
         if (!is_slot)
             return 0;
     }
+    memcpy(slots->at, all.at, sizeof all.at);
     Py_XSETREF(slots->type, (PyTypeObject *)Py_NewRef(type));
     return 1;
 }

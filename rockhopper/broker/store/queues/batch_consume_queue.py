@@ -182,7 +182,7 @@ class BatchConsumeQueue(UnitQueue):
     def _first_from(self, field: int, wanted: int) -> int:
         return self._files.first(self._start, self._end, lambda unit: unit[field] >= wanted)
 
-    def mend(self, queue_offset: int, unit: tuple[int, ...]) -> None:
+    def repair(self, queue_offset: int, unit: tuple[int, ...]) -> None:
         """Rewrite the unit of a record. Raises OSError."""
         position = self._position_of(queue_offset, unit[_PLACE])
         if position is None:

@@ -58,6 +58,20 @@ class ConsumeQueue(UnitQueue):
     def hides(self, queue_offset: int) -> bool:
         return self.is_held and self.max_offset <= queue_offset < self.next_offset
 
+    def short_state(self) -> tuple[int, int, int] | None:
+        if self.is_held or len(self._files.files) != 1 or self.first_position:
+            return None
+        return self.min_offset, self.next_offset, self.commit_log_end
+
+    def restore(self, min_offset: int, next_offset: int, commit_log_end: int) -> None:
+        """See UnitQueue; nothing is read."""
+        self.is_restored = True
+        self._flushed = next_offset * _UNIT_SIZE
+        self._files.restore_first(self._flushed)
+        self.min_offset = min_offset
+        self.max_offset = self.next_offset = next_offset
+        self.commit_log_end = commit_log_end
+
     # The hot path: once per message sent.
 
     def append(
@@ -167,7 +181,7 @@ class ConsumeQueue(UnitQueue):
             raise QueueConflictError(
                 self.topic, self.queue_id, queue_offset, held_offset, given_offset
             )
-        self.mend(queue_offset, _unpack_from(unit))
+        self.repair(queue_offset, _unpack_from(unit))
 
     # Reading.
 
@@ -180,7 +194,8 @@ class ConsumeQueue(UnitQueue):
         start = queue_offset * _UNIT_SIZE
         mapping_start = self.mapping_start
         if start >= mapping_start:
-            return self.mapping[start - mapping_start : end * _UNIT_SIZE - mapping_start]
+            units = self.mapping[start - mapping_start : end * _UNIT_SIZE - mapping_start]
+            return units if type(units) is bytes else bytes(units)
         return self._files.read(start, end * _UNIT_SIZE)
 
     def find_mapping(self, queue_offset: int) -> tuple[mmap, int, int] | None:
@@ -236,7 +251,7 @@ class ConsumeQueue(UnitQueue):
         """Return the correct unit of a record."""
         return check.commit_log_offset, check.size_bytes, tags_code
 
-    def mend(self, queue_offset: int, unit: tuple[int, ...]) -> None:
+    def repair(self, queue_offset: int, unit: tuple[int, ...]) -> None:
         """Rewrite the unit of a message. Raises OSError."""
         if not 0 <= queue_offset < self.next_offset:
             return

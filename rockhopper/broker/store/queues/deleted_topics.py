@@ -27,7 +27,7 @@ import structlog
 
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.mapped_file import MappedFile
-from rockhopper.broker.store.files.record_file import RecordFile, mend, read_records
+from rockhopper.broker.store.files.record_file import RecordFile, read_records, repair
 from rockhopper.protocol.store.topic_ends import decode_former_ends, encode_ends, ends_of
 
 log = structlog.get_logger("broker.store")
@@ -115,7 +115,7 @@ class DeletedTopics:
     def _mend(self) -> None:
         disk.make_directories_durably(self._path.parent)
         if self._read is not None:
-            self._size_bytes = mend(self._path, self._read, self._quarantine, what=_WHAT)
+            self._size_bytes = repair(self._path, self._read, self._quarantine, what=_WHAT)
             self._read = None
 
     def __iter__(self) -> Iterator[tuple[str, int]]:

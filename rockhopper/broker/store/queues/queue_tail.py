@@ -1,7 +1,8 @@
 """QueueTail: next offset and waiters of a queue; Run and StagedMessages: what a pass adds.
 
-Compiled code appends plain runs to their queues. A run is plain if it is one piece and its queue
-holds single messages, is at the run's first offset, has room for it and is not on hold.
+Compiled code appends plain runs to their queues. A run is plain if it has messages and is one
+piece, and its queue holds single messages, is at the run's first offset, has room for it and is not
+on hold.
 ``ConsumeQueue.append_many`` is the oracle, and appends all other runs.
 """
 

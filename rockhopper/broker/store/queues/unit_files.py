@@ -23,6 +23,8 @@ Threads: everything belongs to the thread that appends, except ``MappedUnits.flu
 
 import errno
 import mmap
+import os
+import stat
 import struct
 import sys
 from abc import ABC, abstractmethod
@@ -31,6 +33,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ClassVar, Protocol
 
+from rockhopper.broker.settings.store_layout import file_name
+from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import (
     DiskFullError,
     StoreFailedError,
@@ -38,7 +42,7 @@ from rockhopper.broker.store.files.errors import (
 )
 from rockhopper.broker.store.files.mapped_file import MapFile, MappedFile, Mappings
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.protocol.store.queue_layout import BLANK_UNIT_SIZE_FIELD
+from rockhopper.protocol.store.queue_layout import BLANK_UNIT_SIZE_FIELD, CONSUME_QUEUE_UNIT
 
 Unit = tuple[int, ...]
 
@@ -52,6 +56,8 @@ _PAGE_BITS = 12
 # A queue is extended by its current size, within these bounds.
 _STEP_BYTES = 16_384
 _STEP_BYTES_MAX = 1 << 20
+_SHORT_BYTES = 4096
+_FIRST_FILE = file_name(0)
 
 
 class UnitRules(Protocol):
@@ -88,6 +94,9 @@ class UnitFiles(MappedFileQueue):
 
     def read(self, start: int, end: int) -> bytes:
         """Return the bytes of [start, end), or fewer if a gap follows."""
+        file = self.file_at(start)
+        if file is not None and start < end <= file.end_offset:
+            return file.read(start - file.base_offset, end - file.base_offset)
         parts = []
         while start < end:
             file = self.file_at(start)
@@ -205,6 +214,70 @@ def _find_verified_end(
     return position
 
 
+def read_short_queue_in_python(directory: str, log_end: int) -> tuple[int, int, bytes] | None:
+    """Return file size, device and units of a queue with at most a page of sound units.
+
+    That is a queue of single messages whose only file is the first one. Its units are sound one by
+    one, in a log that ends at *log_end*, and only zeros follow them. Returns None for any other
+    queue, and if anything fails: ``load`` and ``find_end`` read those.
+    """
+    try:
+        if os.listdir(directory) != [_FIRST_FILE]:
+            return None
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(f"{directory}/{_FIRST_FILE}", flags)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size <= _SHORT_BYTES:
+            return None
+        head = os.pread(descriptor, _SHORT_BYTES, 0)
+        end = _sound_bytes(head, log_end)
+        if not end or head[end:].strip(b"\0") or not _ends_short(descriptor, status.st_size):
+            return None
+        return status.st_size, status.st_dev, head[:end]
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _sound_bytes(head: bytes, log_end: int) -> int:
+    end, before = 0, -1
+    size = CONSUME_QUEUE_UNIT.size
+    for unit in CONSUME_QUEUE_UNIT.iter_unpack(head[: len(head) // size * size]):
+        if unit[0] <= before or not points_into_log(unit, log_end):
+            break
+        before = unit[0]
+        end += size
+    return end
+
+
+def _ends_short(descriptor: int, size_bytes: int) -> bool:
+    """Return whether a file has only zeros after its first page.
+
+    Blocks that were allocated with the first page count as data while they are cached.
+    """
+    for start, end in ((_SHORT_BYTES, _STEP_BYTES), (_STEP_BYTES, size_bytes)):
+        try:
+            data = os.lseek(descriptor, start, os.SEEK_DATA)
+        except OSError as error:
+            return error.errno == errno.ENXIO
+        if data >= end or end == size_bytes:
+            return False
+        read = os.pread(descriptor, end - start, start)
+        if len(read) < end - start or read.strip(b"\0"):
+            return False
+    return False
+
+
+ReadShortQueue = Callable[[str, int], tuple[int, int, bytes] | None]
+read_short_queue: ReadShortQueue = read_short_queue_in_python
+if disk.COMPILED is not None:
+    read_short_queue = disk.COMPILED.read_short_queue
+
+
 class MappedUnits(ABC):
     """The files of one queue, and the mapping of the one that is written to.
 
@@ -227,6 +300,8 @@ class MappedUnits(ABC):
     UNIT: ClassVar[struct.Struct]
     UNIT_SIZE_BYTES: ClassVar[int]
     max_offset: int
+    mapping: mmap.mmap | bytearray
+    """The file that is written to, or its draft."""
 
     def __init__(
         self,
@@ -276,7 +351,16 @@ class MappedUnits(ABC):
         if files and position < files[-1].end_offset:
             self._use(files[-1], position)
             return files[-1]
+        relative = position % self.file_size_bytes
+        end = relative + self.UNIT_SIZE_BYTES
+        if not files and end <= self._files.file_size_bytes and self._mappings.may_draft(end):
+            file = self._files.append_draft(position - relative)
+            self._mappings.drafts.add(file)
+            self._use(file, position)
+            return file
         try:
+            # After a kill, a queue begins with the first file that was made.
+            self._mappings.with_room(self.write_draft)
             file = self._mappings.with_room(
                 lambda: self._files.append_file(position - position % self.file_size_bytes)
             )
@@ -296,6 +380,11 @@ class MappedUnits(ABC):
         return file
 
     def _use(self, file: MappedFile, position: int, start: int | None = None) -> None:
+        draft = file.draft_for(position - file.base_offset + self.UNIT_SIZE_BYTES)
+        if draft is not None:
+            self.mapping, self.mapping_start = draft, file.base_offset
+            self._append_limit = (file.base_offset + len(draft)) // self.UNIT_SIZE_BYTES
+            return
         limit = self._reserve(file, position, start)
         self.mapping = file.mapping
         self.mapping_start = file.base_offset
@@ -310,6 +399,7 @@ class MappedUnits(ABC):
             DiskFullError: the disk has no space.
             OSError: the allocation failed for another reason.
         """
+        self._leave_draft()
         relative = position - file.base_offset
         needed = relative + self.UNIT_SIZE_BYTES
         step = _STEP_BYTES_MAX
@@ -350,7 +440,13 @@ class MappedUnits(ABC):
         self.mapping_start = sys.maxsize
         self._append_limit = 0
 
+    def _leave_draft(self) -> None:
+        """Append no more to a draft: its file is about to be used."""
+        if isinstance(self.mapping, bytearray):
+            self._forget_mapping()
+
     def _map(self, file: MappedFile) -> mmap.mmap:
+        self._leave_draft()
         mapping = self._mappings.map(file, self)
         if file in self._files.files[-1:]:
             # Read-ahead would fill the memory with unwritten pages, megabytes per queue.
@@ -397,8 +493,14 @@ class MappedUnits(ABC):
 
         Raises:
             TooManyOpenFilesError: no descriptor is free; the queue stays dirty.
+            OSError: its file cannot be made; the queue stays dirty, and nothing is lost.
             StoreFailedError: the content on disk is unknown.
         """
+        try:
+            self._make_draft()
+        except OSError:
+            self._dirty.append(self)
+            raise
         end = self._end_position()
         start = self._flushed
         if self._is_short_of(least_pages, start, end):
@@ -410,6 +512,8 @@ class MappedUnits(ABC):
         if end <= start:
             return False
         try:
+            # Again: units may have been added to the draft since.
+            self.write_draft()
             self._files.flush_range(start, end)
         except TooManyOpenFilesError:
             self._note_change()
@@ -420,6 +524,31 @@ class MappedUnits(ABC):
                 "refused from now on: check the disk, then restart the broker"
             ) from error
         self._flushed = end
+        return True
+
+    def _make_draft(self) -> None:
+        """Make the file of a new queue, in the flush thread; the next append then maps it."""
+        files = tuple(self._files.files)
+        if files and not files[0].is_made:
+            self.write_draft()
+            self._append_limit = 0
+        self._mappings.drafts.difference_update(files)
+
+    def write_draft(self) -> None:
+        """Write the units of a new queue to its file, which is made if it is missing."""
+        for file in tuple(self._files.files[:1]):
+            file.write_draft(_STEP_BYTES)
+
+    def note_synced(self, device: int) -> bool:
+        """Note that the file system *device* was synced after the last append.
+
+        Returns False, with nothing done, if the queue must be flushed nevertheless.
+        """
+        end = self._end_position()
+        if end > self._flushed and not self._files.note_synced(self._flushed, end, device):
+            return False
+        self._is_dirty = False
+        self._flushed = max(self._flushed, end)
         return True
 
     def _is_short_of(self, least_pages: int, start: int, end: int) -> bool:

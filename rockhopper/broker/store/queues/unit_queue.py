@@ -13,6 +13,7 @@ made only when a unit is about to be written: RocketMQ may fail to start with an
 Threads: everything belongs to the thread that appends, except ``flush``.
 """
 
+import sys
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -24,7 +25,7 @@ import structlog
 
 from rockhopper.broker.store.files.mapped_file import MappedFile, Mappings
 from rockhopper.broker.store.log.checking import topic_field
-from rockhopper.broker.store.queues.unit_files import MappedUnits, find_end
+from rockhopper.broker.store.queues.unit_files import MappedUnits, find_end, read_short_queue
 from rockhopper.protocol.store.light_queues import is_light
 from rockhopper.protocol.store.message_codec import RecordCheck
 from rockhopper.protocol.store.queue_layout import BLANK_UNIT_SIZE_FIELD
@@ -48,6 +49,8 @@ class UnitQueue(MappedUnits):
         "commit_log_end",
         "is_held",
         "is_light",
+        "is_restored",
+        "is_short",
         "min_offset",
         "queue_id",
         "topic",
@@ -79,6 +82,10 @@ class UnitQueue(MappedUnits):
         self.is_light = is_light(topic)
         self.is_held = False
         self.queue_id = queue_id
+        # Whether ``load`` has read all units, and ``recover`` has nothing to do.
+        self.is_short = False
+        # Whether its state was taken over from the last stop.
+        self.is_restored = False
         # Whether units may be missing anywhere, because a file did not have its size.
         self.was_resized = False
         super().__init__(
@@ -105,13 +112,34 @@ class UnitQueue(MappedUnits):
         """Where the first file begins."""
         return self._files.min_offset
 
-    def load(self) -> None:
+    def load(self, log_end: int = -1) -> None:
         """Find the files; ``recover`` then reads their content.
+
+        If the log is known to end at *log_end*, a queue of at most a page of sound units is
+        recovered at once: of tens of thousands of queues, most are short.
 
         Raises:
             CorruptFileError: RocketMQ would not accept the files either.
         """
+        if log_end > 0 and not self.IS_BATCH:
+            short = read_short_queue(self._files.path, log_end)
+            if short is not None and short[0] % self.UNIT_SIZE_BYTES == 0:
+                self._files.load_first(*short)
+                self._set_range(0, len(short[2]))
+                self.is_short = True
+                return
         self._files.load()
+
+    def short_state(self) -> tuple[int, int, int] | None:
+        """Return the offsets of a queue that has only its first file, for ``restore``, else None.
+
+        They are those of its first message and of the next one, and where the log holds its last.
+        """
+        return None
+
+    def restore(self, min_offset: int, next_offset: int, commit_log_end: int) -> None:
+        """Take over the state of a queue that is on disk; ``recover`` is not needed."""
+        raise NotImplementedError
 
     def begins_behind(self, commit_log_offset: int) -> bool:
         """Return whether the first file begins with a record at *commit_log_offset* or after it.
@@ -123,6 +151,8 @@ class UnitQueue(MappedUnits):
 
     def newest_units(self) -> Iterator[tuple[int, int]]:
         """Yield commit log offset and size of the units in files that are not recovered yet."""
+        if self.is_short:
+            return ((unit[0], unit[1]) for unit in reversed(self.last_units(sys.maxsize)))
         return self._files.newest_first()
 
     def reaches_beyond(self, commit_log_offset: int) -> bool:
@@ -255,7 +285,7 @@ class UnitQueue(MappedUnits):
         """Return the correct unit of a record of this queue."""
 
     @abstractmethod
-    def mend(self, queue_offset: int, unit: tuple[int, ...]) -> None:
+    def repair(self, queue_offset: int, unit: tuple[int, ...]) -> None:
         """Rewrite the unit of a message, as ``unit_of`` returned it.
 
         Raises:
@@ -307,10 +337,14 @@ class UnitQueue(MappedUnits):
         on disk and are not read; after a clean stop that is *commit_log_max*. Pages and mappings
         are kept until ``close``, because recovery reads more of them.
         """
-        self._forget_mapping()
-        self.glance()
-        verified_from, end = find_end(self._files, self, commit_log_max, trusted_below)
-        self._cut(end)
+        if self.is_short and self.commit_log_end <= commit_log_max:
+            verified_from = 0
+        else:
+            self._forget_mapping()
+            self.glance()
+            verified_from, end = find_end(self._files, self, commit_log_max, trusted_below)
+            self._cut(end)
+        self.is_short = False
         if trusted_below >= commit_log_max:
             self._flushed = self._end_position()
         elif self.has_files:
@@ -327,6 +361,7 @@ class UnitQueue(MappedUnits):
             files.truncate_to(end)
             self._set_range(start, end)
             return
+        self._mappings.drafts.difference_update(files.files)
         files.destroy()
         self._set_empty(self.min_offset)
 
@@ -389,12 +424,14 @@ class UnitQueue(MappedUnits):
         files = self._files.detach_first(len(self._files.files))
         for file in files:
             file.mark_deleted()
+        self._mappings.drafts.difference_update(files)
         self._set_empty(0)
         return files
 
     def destroy(self) -> None:
         """Delete the queue's files and directory; offsets restart at 0."""
         self._forget_mapping()
+        self._mappings.drafts.difference_update(self._files.files)
         self._files.destroy()
         self._set_empty(0)
 

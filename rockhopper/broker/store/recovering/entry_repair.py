@@ -347,7 +347,7 @@ class EntryRepair:
         code = was[2]
         if not is_address(code):
             code = self._tags_code(check.topic, check.properties, check.store_time_ms)
-        queue.mend(offset, queue.unit_of(check, code))
+        queue.repair(offset, queue.unit_of(check, code))
         self.mended_count += 1
         log.warning(
             "a queue entry was wrong and has been repaired from the commit log",

@@ -33,9 +33,38 @@ are saved, as the last step before ``abort`` is removed, and the next start logs
     {"inventory": <CRC-32 of inventory.json>, "sizes": {"config/topics.json": 1234, …}}
 
 If an older release ran since, the inventory has changed, and the saved sizes are ignored.
+
+A clean stop also saves the state of all queues, so that the next start need not read each of them.
+
+``<root>/rockhopper/stopped-queues.json``: one line of JSON and one with the CRC-32 of the first in
+hex.
+
+    {"lock": [<inode>, <mtime>, <ctime>], "digest": [<number>, <number>], "storeTime": <ms>,
+     "fileSizes": [<consume queue>, <batch consume queue>],
+     "queues": {"<topic>": {"<queue id>": [<min offset>, <next offset>, <commit log end>]}},
+     "others": {"<topic>": [<queue id>, …]}, "batch": {"<topic>": [<queue id>, …]}}
+
+"queues" are those with only their first file; "others" have more files, or their first has expired;
+"batch" are of the other kind. These two are read as after a crash, but nobody lists directories.
+
+The file counts only if nothing has changed since: if ``abort`` is absent and
+
+- "lock" is the state of the file ``lock`` as the next start finds it. Each broker, Rockhopper of
+  any release or RocketMQ, writes to that file when it opens a store. So none has opened it since.
+- "digest" is that of inodes, sizes and times of the commit log's files, of the directories of
+  topics and queues, and of the files of "queues". So nobody has deleted, added, restored or edited
+  one by hand, and the store is not a copy.
+
+Otherwise, or if the file is damaged, all queues are read. Example: an operator deletes a queue's
+directory while the broker is stopped. The time of the topic's directory differs, so the digest does
+too, and the start finds that the queue is missing and rebuilds it from the log.
+
+It is written after everything is on disk and before ``abort`` is removed, and is never updated: as
+soon as the next start has taken the lock, it is obsolete, whatever happens then.
 """
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -44,16 +73,20 @@ from zlib import crc32
 
 import structlog
 
-from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.broker.settings.store_layout import StoreLayout, file_name
 from rockhopper.broker.store.files import checked_line, disk
+from rockhopper.broker.store.files.lock_file import FileState
+from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index.index import MessageIndex
-from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
-from rockhopper.broker.store.queues.unit_queue import UnitQueue
+from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable, StoppedQueues
 from rockhopper.protocol.store.store_paths import INVENTORY_FILE as INVENTORY_FILE
 
 log = structlog.get_logger("broker.store")
 
 SIZES_FILE = "stopped-files.json"
+QUEUES_FILE = "stopped-queues.json"
+_FIRST_FILE = f"/{file_name(0)}"
+_OFFSET_BASIS, _PRIME, _MASK = 14_695_981_039_346_656_037, 1_099_511_628_211, (1 << 64) - 1
 QueueKey = tuple[str, int]
 
 
@@ -83,16 +116,17 @@ class Inventory(NamedTuple):
 
 def take(
     log_end: int,
-    queues: Iterable[UnitQueue],
+    queues: ConsumeQueueTable,
     index: MessageIndex | None,
     holes: Iterable[tuple[int, int]] = (),
 ) -> Inventory:
     """Return the current inventory; everything up to *log_end* must be dispatched and flushed."""
-    found = list(queues)
+    found = list(queues.list_awake())
+    ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in found if queue.max_offset}
     return Inventory(
         log_end,
         None if index is None else index.end_commit_log_offset,
-        {(queue.topic, queue.queue_id): queue.max_offset for queue in found if queue.max_offset},
+        {**ends, **queues.list_asleep()},
         tuple(holes),
         queue_starts={
             (queue.topic, queue.queue_id): queue.first_position
@@ -269,3 +303,102 @@ def _tables_and_journals(layout: StoreLayout) -> Iterator[Path]:
     for path in sorted(paths):
         if path.is_file() and path.suffix not in (".bak", ".tmp"):
             yield path
+
+
+def digest_files_in_python(paths: list[str], suffix: str) -> int | None:
+    """Return a number that changes with any of the files *paths*, and with *suffix* after each.
+
+    It is of inodes, sizes and times. Returns None if a file is missing.
+    """
+    digest = _OFFSET_BASIS
+    try:
+        for path in paths:
+            for name in (path, path + suffix) if suffix else (path,):
+                state = os.stat(name)
+                times = state.st_mtime_ns, state.st_ctime_ns
+                for field in (state.st_ino, state.st_size, *times):
+                    digest = (digest ^ field & _MASK) * _PRIME & _MASK
+    except (OSError, ValueError):
+        return None
+    return digest
+
+
+digest_files: Callable[[list[str], str], int | None] = digest_files_in_python
+if disk.COMPILED is not None:
+    digest_files = disk.COMPILED.digest_files
+
+
+def save_queues(
+    layout: StoreLayout,
+    lock: FileState,
+    log_files: MappedFileQueue,
+    queues: ConsumeQueueTable,
+    store_time_ms: int,
+) -> None:
+    """Save the state of all queues, of which nothing may change before ``abort`` is removed.
+
+    Blocks. Without space for it, the next start reads all queues.
+    """
+    stopped = queues.list_stopped(store_time_ms)
+    document = {
+        "lock": lock,
+        "digest": _digest(layout, log_files, stopped),
+        "storeTime": store_time_ms,
+        "fileSizes": stopped.file_sizes_bytes,
+        "queues": stopped.short,
+        "others": stopped.others,
+        "batch": stopped.batch,
+    }
+    with contextlib.suppress(OSError):
+        disk.write_atomically(layout.own / QUEUES_FILE, checked_line.encode(document))
+
+
+def load_queues(
+    layout: StoreLayout, lock: FileState, log_files: MappedFileQueue
+) -> StoppedQueues | None:
+    """Return the state of all queues if nothing changed since; call it only after a clean stop.
+
+    *lock* is the state of the lock file before this process wrote to it.
+    """
+    found = checked_line.load(
+        layout.own / QUEUES_FILE,
+        _stopped_of,
+        "the note of all queues is damaged; each queue is read instead",
+    )
+    if found is None:
+        return None
+    stopped, noted_lock, digest = found
+    if None in digest or noted_lock != lock or digest != _digest(layout, log_files, stopped):
+        log.info("the files of the store have changed since the last stop; each queue is read")
+        return None
+    return stopped
+
+
+def _stopped_of(document: dict[str, Any]) -> tuple[StoppedQueues, FileState, list[int | None]]:
+    plain_bytes, batch_bytes = document["fileSizes"]
+    inode, modified_ns, changed_ns = document["lock"]
+    stopped = StoppedQueues(
+        document["storeTime"],
+        (plain_bytes, batch_bytes),
+        document["queues"],
+        document["others"],
+        document["batch"],
+    )
+    return stopped, (inode, modified_ns, changed_ns), document["digest"]
+
+
+def _digest(
+    layout: StoreLayout, log_files: MappedFileQueue, stopped: StoppedQueues
+) -> list[int | None]:
+    plain, batch = str(layout.consume_queues), str(layout.batch_consume_queues)
+    paths = [str(file.path) for file in log_files.files]
+    short: list[str] = []
+    topics = dict.fromkeys([*stopped.short, *stopped.others])
+    for parent, names in ((plain, topics), (batch, stopped.batch)):
+        paths += [parent] if names else []
+        paths += [f"{parent}/{topic}" for topic in names]
+    for topic, rows in stopped.short.items():
+        short += [f"{plain}/{topic}/{queue_id}" for queue_id in rows]
+    for parent, others in ((plain, stopped.others), (batch, stopped.batch)):
+        paths += [f"{parent}/{topic}/{each}" for topic, ids in others.items() for each in ids]
+    return [digest_files(paths, ""), digest_files(short, _FIRST_FILE)]

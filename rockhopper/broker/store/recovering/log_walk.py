@@ -87,9 +87,9 @@ class QueueWitnesses:
 
     def end_of(self, offset: int) -> int | None:
         """Return where the record at *offset* ends, by the entry that points at it; or None."""
-        for queue in self._queues:
-            if queue.commit_log_end <= offset or self._searches_left <= 0:
-                continue
+        for queue in self._queues.list_reaching_beyond(offset):
+            if self._searches_left <= 0:
+                break
             self._searches_left -= 1
             found = queue.find_unit(offset)
             if found is not None and found[1][0] == offset:

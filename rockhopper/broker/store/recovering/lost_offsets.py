@@ -120,9 +120,9 @@ def drop_unclaimed(
     lost messages.
     """
     lost: dict[QueueKey, int] = {}
-    for queue in queues:
+    for queue in queues.list_reaching_beyond(start):
         key = queue.topic, queue.queue_id
-        if queue.commit_log_end <= start or key in repair.postponed:
+        if key in repair.postponed:
             continue
         first = repair.get_claimed_end(queue)
         if first is None:

@@ -36,7 +36,7 @@ import contextlib
 import errno
 import fcntl
 import mmap
-import tempfile
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -212,7 +212,7 @@ def check_file_system(directory: Path) -> None:
         UnfitFileSystemError: the file system does not support one of these.
         OSError: something else is wrong.
     """
-    with tempfile.TemporaryFile(dir=directory, prefix=".tried-") as file:
+    with open(_make_unnamed(directory), "r+b") as file:
         with _explain_lack(directory, "no file locks"):
             fcntl.lockf(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         file.truncate(mmap.PAGESIZE)
@@ -226,6 +226,17 @@ def check_file_system(directory: Path) -> None:
                 mapped.flush()
     with _explain_lack(directory, "no fsync of directories"):
         disk.sync_directory(directory)
+
+
+def _make_unnamed(directory: Path) -> int:
+    """Return the descriptor of a new file without a name in *directory*."""
+    with contextlib.suppress(OSError):
+        return os.open(directory, os.O_TMPFILE | os.O_RDWR, 0o600)
+    # The file system has no files without a name, or the error comes again.
+    path = directory / f".tried-{os.getpid()}"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    path.unlink()
+    return descriptor
 
 
 def _has_room(descriptor: int) -> bool:

@@ -57,6 +57,7 @@ _RECORD_SIZE_BYTES_MAX = 2**31 - 2
 _QUEUES_OPEN_MAX = 256
 # A search for a unit in all queues is expensive; with many leftovers it must not dominate.
 _QUEUES_SEARCHED_MAX = 10_000
+_UNNAMEABLE = frozenset("/\\\0")
 _LIGHT_QUEUES = f"{PROPERTY_INNER_MULTI_DISPATCH}\x01".encode()
 
 
@@ -143,8 +144,8 @@ class QueueRepair:
         """
         self._reader = reader or KeysAndTagsReader()
         self._by_name: dict[tuple[bytes, int], _QueueProgress] = {}
-        self._units_end = max((queue.commit_log_end for queue in queues), default=-1)
-        self._searches_left = 16 + _QUEUES_SEARCHED_MAX // (1 + len(list(queues)))
+        self._units_end = queues.commit_log_end
+        self._searches_left = 16 + _QUEUES_SEARCHED_MAX // (1 + queues.count)
         self._round = 1
         self._open_queues: list[UnitQueue] = []
         self.postponed: dict[QueueKey, int] = {}
@@ -464,8 +465,8 @@ class QueueRepair:
         if self._searches_left <= 0:
             return False
         self._searches_left -= 1
-        for queue in self._queues:
-            if queue.commit_log_end <= record.offset or queue.topic.startswith(LMQ_PREFIX):
+        for queue in self._queues.list_reaching_beyond(record.offset):
+            if queue.topic.startswith(LMQ_PREFIX):
                 continue
             found = queue.find_unit(record.offset)
             if found is None or found[1] != (record.offset, record.size_bytes):
@@ -496,4 +497,4 @@ def _claims(record: Record, place: QueueSpan) -> bool:
 
 
 def _is_nameable(topic: str) -> bool:
-    return topic not in ("", ".", "..") and not any(char in topic for char in "/\\\0")
+    return topic not in ("", ".", "..") and not _UNNAMEABLE.intersection(topic)

@@ -208,8 +208,11 @@ class _Recovery:
     def walk(self, start: int) -> LogWalk:
         """Walk the log from *start* on, for all queues and the index."""
         quiet_from = None
-        if self._is_clean and any(state.good_end >= 0 for state in self._start.states.values()):
-            quiet_from = max(queue.commit_log_end for queue in self._queues)
+        if self._is_clean and (
+            self._start.restored_end >= 0
+            or any(state.good_end >= 0 for state in self._start.states.values())
+        ):
+            quiet_from = self._queues.commit_log_end
         walk = LogWalk(
             self._log_files.files,
             start,
@@ -346,7 +349,7 @@ class _Recovery:
         """
         end = walk.end
         cut = cut_tail(self._layout, self._log_files, end)
-        for queue in self._queues:
+        for queue in self._queues.list_reaching_beyond(end):
             queue.truncate_to_commit_log(end)
         if self._index is not None:
             self._index.discard_from(end)
@@ -412,9 +415,8 @@ class _Recovery:
             file.flushed_position = file.write_position
         for file in files.files[:-1]:
             file.unmap()
-        for _ in self._queues.flush_steps(thorough=True):
-            pass
-        for queue in self._queues:
+        self._queues.flush_all()
+        for queue in self._queues.list_awake():
             queue.close()
         if self._index is not None:
             self._index.flush()

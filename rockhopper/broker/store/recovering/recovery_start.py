@@ -63,6 +63,8 @@ class LoadedStore:
     """Its inventory, as the last run left it."""
     is_clean: bool
     """Whether the last run stopped cleanly."""
+    stopped_time_ms: int = 0
+    """The store time of the newest message, if it is known from the last stop."""
 
 
 class QueueState(NamedTuple):
@@ -297,7 +299,11 @@ class ProvenEnd:
                 queue.close()
         self.offset = end_by_units(units, start, self._log_files)
         if index is not None and index.end_commit_log_offset >= self.offset:
+            newest = record_at(self._log_files, index.end_commit_log_offset)
+            # A kill can leave the index ahead of a queue whose file was not made yet.
             end = index.end_commit_log_offset + _INDEXED_SIZE_BYTES
+            if newest is not None:
+                end = newest.end_offset
             if end < self._log_files.next_base_offset:
                 self.offset = end
 
@@ -312,7 +318,9 @@ class RecoveryStart:
         self._proven_from = self._log_min
         self.states: dict[QueueKey, QueueState] = {}
         self.may_lack_first_files: set[QueueKey] = set()
-        self.last_store_time_ms = 0
+        self.last_store_time_ms = loaded.stopped_time_ms
+        self.restored_end = -1
+        """Where the newest record ends in the queues whose state was taken over."""
 
     def look_at_queues(self, proof: ProvenEnd) -> None:
         """Find the end of each queue, and compare its last units with the log.
@@ -327,18 +335,27 @@ class RecoveryStart:
         if not loaded.is_clean:
             proven = proven_file(log_files, loaded.checkpoint)
             trusted_below = proven.base_offset if proven is not None else 0
-        for queue in queues:
-            if may_lack_first_files(queue, self._log_min, noted, self._rules.has_gone):
+        self.restored_end = queues.asleep_end
+        for queue in queues.list_awake():
+            if queue.is_restored:
+                continue
+            is_short = queue.is_short
+            if not is_short and may_lack_first_files(
+                queue, self._log_min, noted, self._rules.has_gone
+            ):
                 self.may_lack_first_files.add((queue.topic, queue.queue_id))
             queue.recover(log_max, 0 if queue.was_resized else trusted_below)
-            queue.correct_min_offset(self._log_min)
+            if self._log_min:
+                queue.correct_min_offset(self._log_min)
             state = look_at_queue(queue, log_files, noted)
             if queue.was_resized:
                 state = state._replace(is_suspect=True)
-            queue.close()
+            if not is_short:
+                queue.close()
             self.states[queue.topic, queue.queue_id] = state
             self.last_store_time_ms = max(self.last_store_time_ms, state.store_time_ms)
         proof.ask(queues, self.states.values(), loaded.index)
+        proof.offset = max(proof.offset, self.restored_end)
         if proven is not None:
             self._proven_from = proven_offset(proven, log_files, list(queues), loaded.checkpoint)
 
@@ -348,7 +365,9 @@ class RecoveryStart:
         A log up to *verify_bytes* is read whole; up to *adopt_bytes* if there is no inventory.
         """
         loaded, noted = self._loaded, self._loaded.noted
-        reached = max((state.good_end for state in self.states.values()), default=-1)
+        ends = (state.good_end for state in self.states.values())
+        reached = max(ends, default=-1)
+        reached = max(reached, self.restored_end)
         start = reached if loaded.is_clean else self._proven_from
         log_bytes = max(reached, start) - self._log_min
         if log_bytes <= verify_bytes or (noted is None and log_bytes <= adopt_bytes):
@@ -374,9 +393,15 @@ class RecoveryStart:
         return max(start, self._log_min)
 
     def read_noted_ends(self) -> Iterator[tuple[QueueKey, int]]:
-        """Yield the saved ends of queues, except those of topics that were deleted since."""
+        """Yield the saved ends of queues, except those of topics that were deleted since.
+
+        Queues that are asleep and have not lost that end are left out, too.
+        """
         noted = self._loaded.noted
         if noted is not None:
+            asleep = self._loaded.queues.list_asleep()
             for key, end in noted.queue_ends.items():
-                if not self._rules.is_deleted(key[0], noted.log_end - 1):
+                if asleep.get(key, -1) < end and not self._rules.is_deleted(
+                    key[0], noted.log_end - 1
+                ):
                     yield key, end

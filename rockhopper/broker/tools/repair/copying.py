@@ -31,6 +31,7 @@ _LEFT_BEHIND = frozenset(
         "quarantine",
         "rebuild",
         "stopped-files.json",
+        inventory.QUEUES_FILE,
     }
 )
 

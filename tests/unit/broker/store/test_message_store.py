@@ -199,3 +199,28 @@ async def test_a_stop_leaves_neither_files_open_nor_threads(stores: Stores) -> N
     assert open_files_in(stores.root) == []
     mine = [thread for thread in threading.enumerate() if thread not in before]
     assert [thread.name for thread in mine if thread.name.startswith("asyncio") is False] == []
+
+
+@pytest.mark.parametrize("mode", list(FlushDiskType))
+def test_a_kill_before_the_file_of_a_new_queue_is_made_costs_nothing(
+    stores: Stores, mode: FlushDiskType
+) -> None:
+    store = stores.open(flush_disk_type=mode)
+    store.opened.mappings.drafts_max = 8  # As with a flush thread, which has no time here.
+    for number in range(3):
+        put(store, b"%d" % number, properties=f"KEYS\x01k{number}\x02")
+    put(store, b"other", queue_id=1)
+    flush(store)
+    directory = stores.root / "consumequeue" / "TopicA"
+    assert not directory.exists()
+    assert bodies(store) == [b"0", b"1", b"2"]
+    again = stores.reopen_after_kill(flush_disk_type=mode)
+    report = again.opened.report
+    assert (report.holes, report.lost_tail, report.lost_messages) == ([], None, {})
+    assert report.log_end == store.log.written_offset
+    assert (bodies(again), bodies(again, queue_id=1)) == ([b"0", b"1", b"2"], [b"other"])
+    assert put(again).queue_offset == 3
+    stopped = stores.reopen_after_stop(flush_disk_type=mode)
+    assert (directory / "0").exists()
+    assert stopped.opened.report.changed_queues == {}
+    assert bodies(stopped) == [b"0", b"1", b"2"]

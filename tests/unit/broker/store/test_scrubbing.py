@@ -1,10 +1,12 @@
 """The scrub: what it finds, how fast it may, and that readers are not in its way."""
 
 import asyncio
+import threading
 
 import pytest
 from structlog.testing import capture_logs
 
+from rockhopper.broker.store import scrubbing
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.scrubbing import CHUNK_BYTES, RECORD_COST_BYTES, ScrubSettings
 from tests.support.hang import HANG_S
@@ -160,4 +162,28 @@ async def test_the_scrub_ends_when_told_at_the_moment_it_is_woken(stores: Stores
         await asyncio.wait([stopping], timeout=HANG_S)
         assert stopping.done(), turns
         store.scrub.start()
+    await store.close()
+
+
+async def test_a_stop_waits_for_the_thread_that_has_a_file_open(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await stores.start(scrub_bytes_per_second=1 << 30, scrub_interval_ms=3_600_000)
+    await until(lambda: bool(store.scrub.wake._waiters))
+    may_end, has_begun, loop = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
+
+    def read(*_: object) -> None:
+        loop.call_soon_threadsafe(has_begun.set)
+        may_end.wait(HANG_S)
+
+    monkeypatch.setattr(scrubbing, "_bring_into_memory", read)
+    monkeypatch.setattr(store.scrub.passes, "places", lambda: [("file", 0, 1)])
+    store.scrub.wake.set()
+    await has_begun.wait()
+    stopping = asyncio.create_task(store.scrub.stop())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not stopping.done()
+    may_end.set()
+    await stopping
     await store.close()

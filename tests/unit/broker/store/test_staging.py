@@ -389,3 +389,18 @@ def test_files_are_named_by_their_first_byte(stores: Stores, store: MessageStore
         put(store, bytes(3000))
     names = {path.name for path in Path(stores.root / "commitlog").iterdir()}
     assert {f"{n * FILE_SIZE_BYTES:020d}" for n in range(5)} <= names
+
+
+@pytest.mark.parametrize("key", ["", "a"])
+def test_only_records_with_keys_keep_the_time_of_their_pass(key: str, stores: Stores) -> None:
+    store = stores.open()
+    stores.clock.now_ms += 1000
+    store.staging.read_clock()
+    tail = store.staging.tail("TopicA", 0)
+    store.staging.stage(tail, b"x", {"KEYS": key} if key else {}, 0, 0, 0, BORN_HOST, 0)
+    stores.clock.now_ms += 50
+    store.staging.read_clock()
+    stage(store, queue_id=1)
+    store.commit()
+    first, second = (messages(store, queue_id=queue_id)[0].store_time_ms for queue_id in (0, 1))
+    assert second - first == (0 if key else 50)

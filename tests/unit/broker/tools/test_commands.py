@@ -3,7 +3,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rockhopper.broker.__main__ import main
+from rockhopper.broker.cli import main
 from tests.support.rot import flip_bit
 from tests.support.tool_stores import run
 
@@ -60,7 +60,7 @@ def test_the_broker_serves_still_without_a_subcommand(root: Path) -> None:
 
 def test_serving_imports_no_tool() -> None:
     code = (
-        "import sys, rockhopper.broker.__main__ as m; from click.testing import CliRunner; "
+        "import sys, rockhopper.broker.cli as m; from click.testing import CliRunner; "
         "CliRunner().invoke(m.main, ['--print-config']); "
         "sys.exit(any('tools' in name or name == 'rich' for name in sys.modules if 'rockhopper' in "
         "name or name == 'rich'))"

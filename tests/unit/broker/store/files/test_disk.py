@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,14 @@ def failing(code: int) -> object:
 
 def open_new(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT)
+
+
+def test_the_use_of_a_disk_is_what_the_standard_library_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = os.statvfs(tmp_path)
+    monkeypatch.setattr(os, "statvfs", lambda _: status)  # others write at the same time
+    assert tuple(disk.read_usage(tmp_path)) == tuple(shutil.disk_usage(tmp_path))
 
 
 def test_replacing_leaves_nothing_beside_the_file(tmp_path: Path) -> None:
@@ -186,3 +195,23 @@ def test_synced_paths_and_their_names_survive_a_power_cut(
     crashing.crash()
     assert [path.read_text() for path in paths] == ["one", "two", "three"]
     crashing.close()
+
+
+def test_a_file_system_is_synced_only_where_failed_writes_are_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for way in (disk.COMPILED, None):
+        monkeypatch.setattr(disk, "COMPILED", way)
+        descriptor = os.open("/proc", os.O_RDONLY)
+        assert disk.sync_file_system(descriptor) is False
+        os.close(descriptor)
+        assert disk.sync_file_system(descriptor) is False
+
+
+@pytest.mark.skipif(disk.COMPILED is None, reason="it is not compiled")
+def test_a_file_system_of_a_kind_that_reports_failed_writes_is_synced() -> None:
+    descriptor = os.open("/dev/shm", os.O_RDONLY)
+    try:
+        assert disk.sync_file_system(descriptor) is True
+    finally:
+        os.close(descriptor)

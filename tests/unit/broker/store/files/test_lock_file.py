@@ -94,6 +94,15 @@ def test_file_holds_the_text_that_rocketmq_writes(tmp_path: Path) -> None:
         assert (tmp_path / "lock").read_bytes() == bytes.fromhex("6c6f636b")
 
 
+def test_a_check_leaves_the_state_of_the_file_as_the_last_run_left_it(tmp_path: Path) -> None:
+    with lock(tmp_path) as held:
+        left = held.state
+    StoreLock(tmp_path, tmp_path / "lock", tmp_path / "abort", is_check=True).release()
+    with lock(tmp_path) as held:
+        assert held.found_state == left
+        assert held.state != left
+
+
 def test_refusal_names_directory_process_and_remedy(tmp_path: Path) -> None:
     (tmp_path / "lock").write_bytes(b"lock")
     (tmp_path / "abort").write_text("4711")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.store.files.record_file import RecordFile, mend, read_records
+from rockhopper.broker.store.files.record_file import RecordFile, read_records, repair
 from rockhopper.broker.store.files.record_journal import RecordJournal
 from rockhopper.protocol.store.journal_records import encode_record
 
@@ -49,7 +49,7 @@ def test_a_damaged_file_is_kept_aside_named_and_written_anew(tmp_path: Path) -> 
     path.write_bytes(DATA + b"torn")
     read = read_records(path)
     with capture_logs() as logs:
-        assert mend(path, read, quarantine, what="tests") == len(DATA)
+        assert repair(path, read, quarantine, what="tests") == len(DATA)
     assert path.read_bytes() == DATA
     (kept,) = quarantine.iterdir()
     assert kept.read_bytes() == DATA + b"torn"
@@ -58,7 +58,7 @@ def test_a_damaged_file_is_kept_aside_named_and_written_anew(tmp_path: Path) -> 
     ]
     path.write_bytes(DATA[:-1] + b"?")
     with capture_logs() as logs:
-        mend(path, read_records(path), quarantine, what="tests")
+        repair(path, read_records(path), quarantine, what="tests")
     assert [entry["log_level"] for entry in logs] == ["warning"]
     assert len(list(quarantine.iterdir())) == 2
 
@@ -77,7 +77,7 @@ def test_behind_a_lost_record_nothing_counts_where_the_order_matters(tmp_path: P
     again = RecordJournal(tmp_path / "j", tmp_path / "q", what="tests", strict=True)
     assert list(again.read()) == [(1, b"0")]
     assert again.is_damaged
-    again.mend()
+    again.repair()
     again.append(encode_record(1, b"new"))
     again.close()
     assert list(again.read()) == [(1, b"0"), (1, b"new")]

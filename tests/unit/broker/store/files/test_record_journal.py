@@ -1,4 +1,4 @@
-"""RecordJournal: records over several files, in order, mended after damage, forgotten in time."""
+"""RecordJournal: records over several files, in order, repaired after damage, forgotten in time."""
 
 from pathlib import Path
 
@@ -72,7 +72,7 @@ def test_behind_a_lost_record_counts_what_may_count(
     opened = journal(tmp_path, strict=strict)
     assert numbers(opened) == left
     assert opened.is_damaged
-    opened.mend()
+    opened.repair()
     assert not opened.is_damaged
     assert list((tmp_path / "quarantine").iterdir()) != []
     opened.append(note(10))
@@ -87,7 +87,7 @@ def test_a_torn_end_is_mended(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
     opened = journal(tmp_path)
     assert numbers(opened) == list(range(8))
-    opened.mend()
+    opened.repair()
     opened.append(note(8))
     opened.close()
     assert numbers(journal(tmp_path)) == list(range(9))

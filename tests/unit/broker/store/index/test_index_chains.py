@@ -1,4 +1,4 @@
-"""Index chains: one pass says what every link, slot and time must be, and mends what is not."""
+"""Index chains: one pass says what every link, slot and time must be, and repairs what is not."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,8 +30,8 @@ def hash_of(number: int) -> int:
     return HASHES[number % 4]
 
 
-def mended(file: IndexFile) -> tuple[list[int], int]:
-    """The entries that had to be mended, by number, and how many slots."""
+def repaired(file: IndexFile) -> tuple[list[int], int]:
+    """The entries that had to be repaired, by number, and how many slots."""
     chains = IndexChains(file)
     entries = [
         number
@@ -47,7 +47,7 @@ def mended(file: IndexFile) -> tuple[list[int], int]:
 
 def test_a_sound_file_is_left_as_it_is(file: IndexFile) -> None:
     before = bytes(file.mapping)
-    assert mended(file) == ([], 0)
+    assert repaired(file) == ([], 0)
     assert bytes(file.mapping) == before
     assert file.is_flushed
 
@@ -59,7 +59,7 @@ def test_a_wrong_field_of_an_entry_is_set_right(file: IndexFile, field: int) -> 
     fields = list(INDEX_ENTRY.unpack_from(file.mapping, at))
     fields[field] += 1
     INDEX_ENTRY.pack_into(file.mapping, at, *fields)
-    assert mended(file) == ([5], 0)
+    assert repaired(file) == ([5], 0)
     assert bytes(file.mapping) == before
     assert not file.is_flushed
 
@@ -68,7 +68,7 @@ def test_a_wrong_slot_is_set_right(file: IndexFile) -> None:
     before = bytes(file.mapping)
     INDEX_SLOT.pack_into(file.mapping, 40 + 4 * 1, 77)
     INDEX_SLOT.pack_into(file.mapping, 40 + 4 * 2, 0)
-    assert mended(file) == ([], 2)
+    assert repaired(file) == ([], 2)
     assert bytes(file.mapping) == before
 
 

@@ -6,6 +6,9 @@ import sys
 import zlib
 from importlib.util import find_spec
 
+import pytest
+
+from rockhopper.broker.store.log import encoding, fast_encoding
 from rockhopper.broker.store.log.fast_encoding import crc32
 
 _NAMES = (
@@ -63,3 +66,12 @@ def test_the_checksum_is_that_of_zlib_at_every_size() -> None:
     assert [crc32(data[:size]) for size in range(300)] == [
         zlib.crc32(data[:size]) for size in range(300)
     ]
+
+
+@pytest.mark.skipif(fast_encoding.put_entries is encoding.put_entries, reason="it is not compiled")
+@pytest.mark.parametrize("geometry", [(1 << 61, 60, 2), (5, (1 << 63) - 1, 2), (5, 60, 1 << 60)])
+def test_entries_outside_the_index_file_are_refused(geometry: tuple[int, int, int]) -> None:
+    file, key = bytearray(400), encoding.INDEX_KEY.pack(0, 4096)
+    with pytest.raises(ValueError, match="do not fit"):
+        fast_encoding.put_entries(file, *geometry, 17, key)
+    assert file == bytes(400)

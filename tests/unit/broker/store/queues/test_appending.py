@@ -99,6 +99,10 @@ def _too_many(place: Place) -> None:
     place.run.count, place.run.units = 5, [place.units[:20] * 5]
 
 
+def _empty(place: Place) -> None:
+    place.run.count, place.run.units = 0, [b""]
+
+
 def _in_front(place: Place) -> None:
     place.run.first_offset = 0
 
@@ -135,6 +139,7 @@ def _other_kind(place: Place) -> None:
         _in_two_pieces,
         _other_length,
         _too_many,
+        _empty,
         _in_front,
         _behind,
         _far_behind,

@@ -244,12 +244,12 @@ def test_messages_that_the_log_has_just_deleted_are_passed_over(queue: ConsumeQu
 
 def test_a_mended_unit_says_where_the_queue_ends_if_it_is_the_last(queue: ConsumeQueue) -> None:
     append(queue, 0, 1, 2)
-    queue.mend(1, (110, 40, 7))
+    queue.repair(1, (110, 40, 7))
     assert queue.commit_log_end == 250
-    queue.mend(2, (210, 60, 8))
+    queue.repair(2, (210, 60, 8))
     assert queue.commit_log_end == 270
-    queue.mend(3, (300, 60, 8))
-    queue.mend(-1, (0, 60, 8))
+    queue.repair(3, (300, 60, 8))
+    queue.repair(-1, (0, 60, 8))
     assert [queue.entry(offset) for offset in (0, 1, 2)] == [(0, 50, 0), (110, 40, 7), (210, 60, 8)]
     assert queue.max_offset == 3
 

@@ -1,6 +1,10 @@
 """ConsumeQueueTable: queues by topic and id, one size for all, and cheap when nothing happens."""
 
+import errno
 import os
+import shutil
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -8,7 +12,7 @@ from structlog.testing import capture_logs
 
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk
-from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
+from rockhopper.broker.store.files.errors import CorruptFileError, StoreError, StoreFailedError
 from rockhopper.broker.store.queues import queue_table
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
@@ -216,3 +220,166 @@ def test_idle_queues_give_their_descriptors_back(tmp_path: Path) -> None:
     assert len(open_files_in(tmp_path)) == 1
     table.close()
     assert not open_files_in(tmp_path)
+
+
+def many_dirty(root: Path) -> ConsumeQueueTable:
+    table = new_table(root)
+    table.load()
+    for number in range(queue_table.SYNCED_TOGETHER_MIN):
+        append(table.get_or_create("T", number), 0)
+    return table
+
+
+def count_syncs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    syncs: list[int] = []
+    monkeypatch.setattr(disk, "sync_file", syncs.append)
+    return syncs
+
+
+def test_many_dirty_queues_are_synced_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = many_dirty(tmp_path)
+    together: list[int] = []
+
+    def sync(descriptor: int) -> bool:
+        together.append(os.fstat(descriptor).st_ino)
+        return True
+
+    monkeypatch.setattr(disk, "sync_file_system", sync)
+    syncs = count_syncs(monkeypatch)
+    table.flush_all()
+    assert (together, syncs, table.dirty_count) == ([tmp_path.stat().st_ino], [], 0)
+    append(table.get_or_create("T", 0), 1)
+    table.flush_all()
+    assert (len(together), len(syncs), table.dirty_count) == (1, 1, 0)
+    table.close()
+
+
+def test_each_file_is_synced_if_the_file_system_cannot_be_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: int) -> bool:
+        raise OSError(errno.EIO, "Input/output error")
+
+    for number, sync in enumerate((lambda _: False, fail)):
+        table = many_dirty(tmp_path / str(number))
+        monkeypatch.setattr(disk, "sync_file_system", sync)
+        syncs = count_syncs(monkeypatch)
+        table.flush_all()
+        assert len(syncs) == queue_table.SYNCED_TOGETHER_MIN
+        assert table.dirty_count == 0
+        table.close()
+
+
+def test_a_queue_in_another_file_system_is_synced_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = tmp_path.stat().st_dev
+    others = [name for name in ("/dev/shm", "/var/tmp") if Path(name).stat().st_dev != device]
+    if not others:
+        pytest.skip("there is only one file system")
+    elsewhere = Path(tempfile.mkdtemp(dir=others[0]))
+    (tmp_path / "consumequeue" / "T").mkdir(parents=True)
+    (tmp_path / "consumequeue" / "T" / "7").symlink_to(elsewhere)
+    table = many_dirty(tmp_path)
+    monkeypatch.setattr(disk, "sync_file_system", lambda _: True)
+    syncs = count_syncs(monkeypatch)
+    table.flush_all()
+    assert (len(syncs), table.dirty_count) == (1, 0)
+    table.close()
+    shutil.rmtree(elsewhere)
+
+
+def test_a_file_that_was_deleted_under_the_store_fails_the_sync_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = many_dirty(tmp_path)
+    monkeypatch.setattr(disk, "sync_file_system", lambda _: True)
+    shutil.rmtree(tmp_path / "consumequeue" / "T" / "5")
+    with pytest.raises(StoreFailedError, match="could not be flushed"):
+        table.flush_all()
+    table.close()
+
+
+def stopped_table(root: Path) -> ConsumeQueueTable:
+    """Return a table of queues that a clean stop left: A/0, A/1, B/0, and C/0 of two files."""
+    table = new_table(root)
+    for topic, queue_id, count, start in ("A", 0, 3, 0), ("A", 1, 1, 300), ("B", 0, 2, 400):
+        for number in range(count):
+            table.get_or_create(topic, queue_id).append(number, start + 100 * number, 100, 0)
+    for number in range(7):
+        table.get_or_create("C", 0).append(number, 600 + 100 * number, 100, 0)
+    table.flush_all()
+    stopped = table.list_stopped(1)
+    table.close()
+    asleep = new_table(root)
+    asleep.restore(stopped, 4096)
+    for queue in asleep.list_awake():
+        queue.recover(1300, 1300)
+    return asleep
+
+
+def named(queues: Iterable[UnitQueue]) -> list[str]:
+    return sorted(f"{queue.topic}/{queue.queue_id}" for queue in queues)
+
+
+def test_after_a_clean_stop_short_queues_sleep_until_they_are_used(tmp_path: Path) -> None:
+    table = stopped_table(tmp_path)
+    assert named(table.list_awake()) == ["C/0"]
+    assert table.list_asleep() == {("A", 0): 3, ("A", 1): 1, ("B", 0): 2}
+    assert sorted(table.topics()) == ["A", "B", "C"]
+    assert (table.count, table.commit_log_end, table.asleep_end) == (4, 1300, 600)
+    assert named(table.list_reaching_beyond(600)) == ["C/0"]
+    assert table.get("D", 0) is None
+    assert table.get("A", 2) is None
+    assert named(table.list_awake()) == ["A/0", "A/1", "C/0"]
+    queue = table.get_or_create("A", 0)
+    queue.append(3, 1300, 100, 0)
+    assert (queue.min_offset, queue.max_offset, queue.entry(0)) == (0, 4, (0, 100, 0))
+    assert table.list_asleep() == {("B", 0): 2}
+    assert (table.count, table.commit_log_end) == (4, 1400)
+    assert named(table.list_reaching_beyond(500)) == ["A/0", "B/0", "C/0"]
+    assert table.list_asleep() == {}
+
+
+def test_another_stop_notes_queues_that_slept(tmp_path: Path) -> None:
+    table = stopped_table(tmp_path)
+    assert sorted(table.list_stopped(1).short) == ["A", "B"]
+    assert named(table.list_awake()) == ["C/0"]
+    before = table.list_stopped(1)
+    assert len(list(table)) == 4
+    after = table.list_stopped(1)
+    assert after.short == before.short
+    assert after.others == before.others == {"C": [0]}
+
+
+def test_queues_that_wake_during_an_iteration_are_in_it_once(tmp_path: Path) -> None:
+    table = stopped_table(tmp_path)
+    seen = []
+    for queue in table:
+        seen.append(queue)
+        table.get("B", 0)
+        table.delete_topic("A")
+    assert named(seen) == ["B/0", "C/0"]
+
+
+def test_a_topic_is_deleted_asleep(tmp_path: Path) -> None:
+    table = stopped_table(tmp_path)
+    table.delete_topic("A").remove()
+    assert named(table) == ["B/0", "C/0"]
+    assert sorted(path.name for path in (tmp_path / "consumequeue").iterdir()) == ["B", "C"]
+
+
+def test_a_topic_with_short_and_other_queues_is_awake(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    for queue_id, count in (0, 2), (1, 7):
+        for number in range(count):
+            table.get_or_create("A", queue_id).append(number, 1000 * queue_id + number, 1, 0)
+    table.flush_all()
+    stopped = table.list_stopped(1)
+    table.close()
+    again = new_table(tmp_path)
+    again.restore(stopped, 4096)
+    assert named(again.list_awake()) == ["A/0", "A/1"]
+    assert again.list_asleep() == {}

@@ -1,4 +1,4 @@
-"""Queue entries that are wrong: no message is skipped for one, and each is mended from the log."""
+"""Queue entries that are wrong: no message is skipped for one, each is repaired from the log."""
 
 import itertools
 from pathlib import Path

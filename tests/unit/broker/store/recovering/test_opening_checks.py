@@ -1,5 +1,7 @@
 """Where the commit log is, and that a store whose log is not there refuses to start."""
 
+import errno
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +14,7 @@ from rockhopper.broker.settings.broker_config import FlushDiskType
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
 from rockhopper.broker.store.recovering import inventory
-from rockhopper.broker.store.recovering.opening_checks import save_log_directory
+from rockhopper.broker.store.recovering.opening_checks import check_file_system, save_log_directory
 from tests.support.golden_stores import copy_golden_store
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import Stores, bodies, close, flush, put
@@ -233,3 +235,29 @@ def test_a_store_that_must_exist_is_not_made(stores: Stores, tmp_path: Path) -> 
     with pytest.raises(StoreError, match=r"there is no store in .*storeMustExist=true: mount"):
         stores.open(must_exist=True)
     assert files_below(tmp_path) == before
+
+
+@pytest.mark.parametrize("has_unnamed_files", [True, False])
+def test_trying_a_file_system_leaves_nothing_behind(
+    has_unnamed_files: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, opened = os.open, []
+
+    def open_file(path: Any, flags: int, *mode: int, **others: Any) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            opened.append(path)
+            if not has_unnamed_files:
+                raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+        return real(path, flags, *mode, **others)
+
+    monkeypatch.setattr(os, "open", open_file)
+    # A kill may have left one, and process ids come again.
+    (tmp_path / f".tried-{os.getpid()}").write_bytes(b"left")
+    check_file_system(tmp_path)
+    assert opened == [tmp_path]
+    assert has_unnamed_files or not list(tmp_path.iterdir())
+
+
+def test_a_directory_that_takes_no_files_is_the_systems_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        check_file_system(tmp_path / "missing")
