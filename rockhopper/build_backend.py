@@ -7,7 +7,8 @@ left there. An editable installation compiles in place, as its users expect.
 Builds are reproducible: the same source gives the same bytes in any folder and for any user, with
 the same compiler, Python and setuptools. Files get the time of ``SOURCE_DATE_EPOCH``, in seconds.
 
-    python rockhopper/build_backend.py      exit code 1 if parts are not compiled and now could be
+    python rockhopper/build_backend.py      exit code 1 if parts are not compiled from the present
+                                            sources and now could be
 """
 
 import contextlib
@@ -141,11 +142,19 @@ def _pack_anew(sdist: Path) -> None:
 
 
 def find_uncompiled(checkout: Path) -> list[str]:
-    """Return the missing extension modules of an editable installation in *checkout*."""
+    """Return the missing and stale extension modules of an editable installation in *checkout*."""
     project = tomllib.loads((checkout / "pyproject.toml").read_text())
-    names = [module["name"] for module in project["tool"]["setuptools"]["ext-modules"]]
+    modules = project["tool"]["setuptools"]["ext-modules"]
+    return [module["name"] for module in modules if not _is_compiled(checkout, module)]
+
+
+def _is_compiled(checkout: Path, module: dict[str, Any]) -> bool:
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    return [name for name in names if not (checkout / (name.replace(".", "/") + suffix)).exists()]
+    file = checkout / (module["name"].replace(".", "/") + suffix)
+    sources = [checkout / name for name in (*module["sources"], *module.get("depends", ()))]
+    return file.exists() and all(
+        source.stat().st_mtime <= file.stat().st_mtime for source in sources if source.exists()
+    )
 
 
 def can_compile() -> bool:

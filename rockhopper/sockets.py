@@ -90,6 +90,18 @@ async def _resolve(host: str, port: int) -> Sequence[AddrInfoType]:
     return [_address(socket.AF_INET, (host, port))]
 
 
+def find_own_address(host: str, port: int) -> AddrInfoType:
+    """Return the first address of *host*, a name or address, to listen on.
+
+    Raises:
+        OSError: it has none.
+        UnicodeError: it cannot be a name.
+    """
+    # For a text, getaddrinfo loads the tables of IDNA: some milliseconds, and half a megabyte.
+    name = host.encode() if host.isascii() else host
+    return socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+
+
 def _address(family: socket.AddressFamily, where: tuple[Any, ...]) -> AddrInfoType:
     return family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", where
 
@@ -182,8 +194,8 @@ def close_in_children(owner: asyncio.BaseTransport | socket.socket) -> None:
     except (OSError, AttributeError):
         return  # closed already, or not a system socket
     if len(_not_for_children) >= _looked_through_at:
-        # Loops of other threads keep sockets out, too.
-        for inode, number in list(_not_for_children.items()):
+        # Loops of other threads keep sockets out, too: a copy is made in one step, a list is not.
+        for inode, number in _not_for_children.copy().items():
             if not _is_open(inode, number):
                 _not_for_children.pop(inode, None)
         _looked_through_at = max(2 * len(_not_for_children), _KEPT_MIN)
@@ -202,7 +214,7 @@ def _close_inherited() -> None:
     # child's own files.
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:
-        for inode, number in list(_not_for_children.items()):
+        for inode, number in _not_for_children.copy().items():
             with contextlib.suppress(OSError):
                 if _is_open(inode, number):
                     os.dup2(nothing, number, inheritable=False)

@@ -15,13 +15,12 @@ replication/rocketmq/slave, and starts as above once it takes over.
 import asyncio
 import contextlib
 import dataclasses
-import shutil
 import socket
-import tempfile
 from collections.abc import Callable, Mapping
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -48,23 +47,12 @@ from rockhopper.broker.name_server.followed_master import FollowError
 from rockhopper.broker.observing import log as logging
 from rockhopper.broker.observing.stats import SAMPLE_INTERVAL_MS, BrokerStats
 from rockhopper.broker.processor_table import build_table
-from rockhopper.broker.replication.rocketmq.master.master import ClassicMaster
-from rockhopper.broker.replication.rocketmq.master.processors import ClassicProcessors
-from rockhopper.broker.replication.rocketmq.slave.follower import FORCE_HINT, SlaveFollower
-from rockhopper.broker.replication.rocketmq.slave.processors import Takeover, slave_server
-from rockhopper.broker.replication.roles.follower_reads import FollowerReads
-from rockhopper.broker.replication.roles.joining import (
-    JoinError,
-    member_of,
-    membership_of,
-    see_alone,
-)
+from rockhopper.broker.replication.election.leaving import see_alone
+from rockhopper.broker.replication.rocketmq.slave.following_file import find_master
 from rockhopper.broker.replication.roles.passing_on import PassingOn
-from rockhopper.broker.replication.roles.processors import ReplicaProcessors, following_server
-from rockhopper.broker.replication.roles.set_member import SetMember, SwitchError
-from rockhopper.broker.replication.roles.store_period import OpenAs
 from rockhopper.broker.server.listening.outgoing import Outgoing
 from rockhopper.broker.server.loop.clock import BrokerClock
+from rockhopper.broker.server.loop.garbage import pause_collections
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.server.remoting.handover import Handover, MasterFinder
 from rockhopper.broker.server.remoting.health import HealthServer
@@ -87,6 +75,12 @@ from rockhopper.broker.store.safe_point import StoreListener
 from rockhopper.broker.users.guard import Guard
 from rockhopper.protocol import compiled
 from rockhopper.tasks import end_tasks, run_in_background
+
+if TYPE_CHECKING:
+    # A broker that is neither a replica, nor a master or slave of RocketMQ's, imports none of it.
+    from rockhopper.broker.replication.rocketmq.slave.follower import SlaveFollower
+    from rockhopper.broker.replication.rocketmq.slave.processors import Takeover
+    from rockhopper.broker.replication.roles.set_member import SetMember
 
 log = structlog.get_logger("broker")
 
@@ -130,6 +124,8 @@ class Broker(BrokerCore, StoreListener):
 
     access: Guard
     feature_list = FEATURES
+    takeover: "Takeover"
+    """The way to end following; it exists once this broker has followed."""
 
     def __init__(self, config: BrokerConfig, http_socket: socket.socket | None = None) -> None:
         """*http_socket* is a bound socket for the HTTP port; it replaces httpPort."""
@@ -156,7 +152,6 @@ class Broker(BrokerCore, StoreListener):
         self._passing_on = PassingOn(
             Outgoing(config.tls), config.auth.inner, config.replication.splice_ms
         )
-        self.takeover = Takeover(self)
 
     @classmethod
     def temporary(cls, settings: Mapping[str, object] | None = None) -> "Broker":
@@ -236,7 +231,7 @@ class Broker(BrokerCore, StoreListener):
             with store_errors_explained(config.store.root):
                 check_single(config.store)
                 make_directories(layout.root)
-                StoreLock(layout.root, layout.lock, layout.abort).release()
+                StoreLock(layout.root, layout.lock, layout.abort, is_check=True).release()
 
     async def start(self) -> None:
         """Open the store and the ports; the broker serves every request when this returns.
@@ -264,13 +259,15 @@ class Broker(BrokerCore, StoreListener):
         if config.replication.is_replica:
             await self._join_set()
             return
-        with store_errors_explained(config.store.root):
+        with store_errors_explained(config.store.root), pause_collections():
             see_alone(config)
             self.load_tables()
             self.servers.load_name_service()
             self.open_store(self.servers.store_host, mapped_files_max=compute_mapped_files_max())
         self._build()
         if config.replication.serves_slaves:
+            from rockhopper.broker.replication.rocketmq.master.master import ClassicMaster
+
             self.servers.master = ClassicMaster(self.store, config)
         self._make_server()
         await self.store.start()
@@ -302,9 +299,17 @@ class Broker(BrokerCore, StoreListener):
             StartError: the broker cannot follow, or must not.
         """
         following = self.config.following
-        follower = None if self.takeover.has_begun else SlaveFollower.make_if_wanted(self)
-        if follower is None:
+        master = find_master(self.config)
+        if master is None:
             return False
+        from rockhopper.broker.replication.rocketmq.slave.follower import FORCE_HINT, SlaveFollower
+        from rockhopper.broker.replication.rocketmq.slave.processors import Takeover
+
+        if not hasattr(self, "takeover"):
+            self.takeover = Takeover(self)
+        if self.takeover.has_begun:
+            return False
+        follower = SlaveFollower(self, master)
         self._undo.push_async_callback(self._stop_following)
         try:
             with store_errors_explained(self.config.store.root):
@@ -323,7 +328,9 @@ class Broker(BrokerCore, StoreListener):
         self.follower = None
         return False
 
-    async def _serve_as_slave(self, follower: SlaveFollower) -> None:
+    async def _serve_as_slave(self, follower: "SlaveFollower") -> None:
+        from rockhopper.broker.replication.rocketmq.slave.processors import slave_server
+
         servers = self.servers
         servers.remoting = slave_server(
             follower, self.takeover, self.access, servers.connections_max
@@ -341,6 +348,13 @@ class Broker(BrokerCore, StoreListener):
         Raises:
             StartError: its settings, its store or its ports cannot be used.
         """
+        from rockhopper.broker.replication.roles.joining import (
+            JoinError,
+            member_of,
+            membership_of,
+        )
+        from rockhopper.broker.replication.roles.store_period import OpenAs
+
         config, servers = self.config, self.servers
         servers.advertise()
         open_as = OpenAs(servers.store_host, compute_mapped_files_max())
@@ -391,6 +405,12 @@ class Broker(BrokerCore, StoreListener):
 
     async def refuse(self, undo: contextlib.AsyncExitStack) -> None:
         """See ClientPorts."""
+        from rockhopper.broker.replication.roles.follower_reads import FollowerReads
+        from rockhopper.broker.replication.roles.processors import (
+            ReplicaProcessors,
+            following_server,
+        )
+
         assert self.member is not None
         reads = FollowerReads(self) if self.config.pull.slave_read else None
         if reads is not None:
@@ -434,6 +454,8 @@ class Broker(BrokerCore, StoreListener):
     def _replica_codes(self) -> frozenset[int]:
         if self.member is None:
             return frozenset()
+        from rockhopper.broker.replication.roles.processors import ReplicaProcessors
+
         return frozenset(ReplicaProcessors(self.member, self.store).rows())
 
     def advertisement_changed(self) -> None:
@@ -450,6 +472,9 @@ class Broker(BrokerCore, StoreListener):
             await follower.close()
 
     def _use_temporary_directory(self) -> None:
+        import shutil  # with tempfile, half a megabyte that other brokers do not need
+        import tempfile
+
         root = Path(tempfile.mkdtemp(prefix="rockhopper-"))
         self._undo.callback(shutil.rmtree, root, ignore_errors=True)
         store = dataclasses.replace(self.config.store, root=root)
@@ -458,10 +483,14 @@ class Broker(BrokerCore, StoreListener):
     def _make_server(self) -> None:
         table, servers = build_table(self), self.servers
         if servers.master is not None:
+            from rockhopper.broker.replication.rocketmq.master.processors import ClassicProcessors
+
             ha_port = servers.ports.number("haListenPort")
             classic = ClassicProcessors(servers.master, self.store, servers.address_for, ha_port)
             table |= classic.rows(table)
         if self.member is not None:
+            from rockhopper.broker.replication.roles.processors import ReplicaProcessors
+
             table = ReplicaProcessors(self.member, self.store).leading_rows(table)
         dispatcher = Dispatcher(table, self.access, self.kernel.request_times, self._lease_gate)
         hot_pass = HotPass(self.kernel, self.features.values(), dispatcher)
@@ -538,7 +567,9 @@ class Broker(BrokerCore, StoreListener):
         """Make ``stop`` wait for no more clients."""
         self._passing_on.hurry()
 
-    async def _drain(self, member: SetMember) -> None:
+    async def _drain(self, member: "SetMember") -> None:
+        from rockhopper.broker.replication.roles.set_member import SwitchError
+
         if not member.is_serving:
             return
         try:

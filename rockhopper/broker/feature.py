@@ -47,8 +47,7 @@ class FastPath(Protocol):
     """The fast path of a feature: the hot pass serves consecutive plain requests of one kind."""
 
     code: int
-    prefix: bytes
-    """The beginning of the JSON headers of these requests."""
+    """The code of these requests."""
 
     def serve(self, batch: ReplyBatch, frames: list[Frame], first: int) -> int:
         """Serve requests from frame *first* on, and hand their answers to *batch*.
@@ -66,6 +65,8 @@ class RpcRow(NamedTuple):
     """Returns the permissions that a request needs (gateways/grpc/permissions.py)."""
     promises_state: bool = True
     """Whether a reply promises state, as for a request code (Row in server/remoting)."""
+    is_gathered: bool = False
+    """Whether the calls of a turn wait for its end, and ``settle`` completes them together."""
 
 
 class GrpcHalf(Protocol):
@@ -74,6 +75,9 @@ class GrpcHalf(Protocol):
     @property
     def rpcs(self) -> Mapping[str, RpcRow]:
         """RPC → its row."""
+
+    def settle(self) -> None:
+        """Complete the gathered calls of a turn. Raises nothing."""
 
     def close(self) -> None:
         """Act no more: the gateway closes."""

@@ -26,7 +26,6 @@ from rockhopper.broker.name_server.advertisement import Advertisement
 from rockhopper.broker.name_server.embedded import EmbeddedBroker
 from rockhopper.broker.name_server.registration import Registrar
 from rockhopper.broker.name_server.service import NameService
-from rockhopper.broker.replication.rocketmq.master.master import ClassicMaster
 from rockhopper.broker.server.remoting.gate import close_connections_of
 from rockhopper.broker.server.remoting.limits import connection_shares
 from rockhopper.broker.server.remoting.ports import Ports
@@ -42,6 +41,7 @@ from rockhopper.protocol.addresses import host_bytes
 
 if TYPE_CHECKING:
     from rockhopper.broker.gateways.grpc.gateway import GrpcGateway
+    from rockhopper.broker.replication.rocketmq.master.master import ClassicMaster
 
 log = structlog.get_logger("broker")
 

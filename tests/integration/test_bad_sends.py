@@ -12,7 +12,7 @@ from rockhopper.protocol.command import Command
 from rockhopper.protocol.properties import decode_properties
 from rockhopper.protocol.store.message_codec import decode_message, encode_batch
 from tests.support.direct import pull_fields, send_fields
-from tests.support.raw_peer import RawPeer, frame, request
+from tests.support.raw_peer import RawPeer, frame, request, until
 from tests.support.unharmed import Unharmed
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -93,6 +93,7 @@ async def test_s1_to_s7_bad_topic_names_make_no_directory(
     assert is_plain(answer)
     assert name not in unharmed.broker.tables.topics
     queues = unharmed.broker.config.store.root / "consumequeue"
+    await until(queues.is_dir)  # The flush thread makes it.
     assert [entry.name for entry in queues.iterdir()] == ["neighbour"]
     await unharmed.check()
 

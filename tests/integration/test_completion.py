@@ -8,7 +8,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from rockhopper.broker import Broker
-from rockhopper.broker.__main__ import main
+from rockhopper.broker.cli import main
 from rockhopper.client import Admin
 from tests.support.shells import completed
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from structlog.testing import capture_logs
 
-from rockhopper.broker.__main__ import main
+from rockhopper.broker.cli import main
 from rockhopper.broker.observing import log
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.store.message_codec import decode_messages
@@ -149,8 +149,8 @@ def test_a_disk_that_fails_where_nobody_expects_it_is_logged_with_its_traceback(
     async def fail(*_: object) -> int:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("rockhopper.broker.__main__.serve", fail)
-    monkeypatch.setattr("rockhopper.broker.__main__.logging.configure", lambda *_, **__: None)
+    monkeypatch.setattr("rockhopper.broker.cli.serve", fail)
+    monkeypatch.setattr("rockhopper.broker.cli.logging.configure", lambda *_, **__: None)
     with capture_logs() as lines:
         ended = CliRunner().invoke(main, [*FREE, "--store", str(tmp_path)])
     assert ended.exit_code == 1

@@ -122,7 +122,7 @@ def project(tmp_path: Path) -> Path:
 
 def sources(root: Path) -> set[str]:
     """Files of ours below *root*, by the names under which they are imported."""
-    suffixes = (".py", ".pyi", ".proto", ".binpb", ".html", ".css", ".js", ".typed")
+    suffixes = (".py", ".pyi", ".proto", ".binpb", ".html", ".css", ".js", ".txt", ".typed")
     return {
         path.relative_to(root).as_posix()
         for path in (root / "rockhopper").rglob("*")

@@ -18,9 +18,11 @@ from rockhopper.pipeline.jobs.command_line import main
 from rockhopper.pipeline.jobs.rebuilding.job import rebuild
 from rockhopper.pipeline.jobs.searching.job import search
 from rockhopper.pipeline.jobs.tasks import run_in_this_process
+from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 from tests.support.daemon import Daemon
 from tests.support.derived_stores import queue_files, write_store
 from tests.support.pipeline_broker import PipelineBroker
+from tests.support.turns import until
 
 pytestmark = pytest.mark.costly
 
@@ -114,15 +116,23 @@ def test_a_topic_that_brokers_have_no_more_is_found_in_the_archive(
         search(nameserver=broker.nameserver, topics=["gone"], run=run_in_this_process)
 
 
+def count_units(store: Path, topic: str) -> int:
+    """Count the units on disk in the queues of a topic."""
+    files = [data for name, data in queue_files(store).items() if f"/{topic}/" in name]
+    return sum(size > 0 for data in files for _, size, _ in CONSUME_QUEUE_UNIT.iter_unpack(data))
+
+
 async def test_a_killed_broker_is_audited_and_rebuilt(tmp_path: Path) -> None:
-    async with Daemon(tmp_path / "store") as daemon:
+    store = tmp_path / "store"
+    async with Daemon(store) as daemon:
         async with Producer(daemon.nameserver) as producer:
             for number in range(60):
                 await producer.send(
                     Message("T", b"m%d" % number, keys=[f"k{number}"], tags=f"t{number % 3}")
                 )
+        # The files of new queues are made a moment after their first messages.
+        await until(lambda: count_units(store, "T") == 60)
         await daemon.kill()
-    store = tmp_path / "store"
     result = audit(str(store), run=run_in_this_process)
     before = {name: data for name, data in queue_files(store).items() if "T/" in name}
 
@@ -145,12 +155,12 @@ class TestCommands:
         shutil.rmtree(store / "consumequeue")
         options = ("--index-slots", "16", "--index-entries", "400")
 
-        mended = self.run(
+        repaired = self.run(
             "rebuild", str(store), "--in-place", "--queue-file-size", "1000", *options
         )
 
-        assert mended.exit_code == 0
-        assert "Rebuilt" in mended.output
+        assert repaired.exit_code == 0
+        assert "Rebuilt" in repaired.output
         assert self.run("audit", str(store), *options).exit_code == 0
         assert self.run("rebuild", str(store)).exit_code == 2
         assert (

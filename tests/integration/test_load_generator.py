@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks import load
+from rockhopper.protocol.signing import Credentials, sign_fields
 from tests.support.hang import HANG_S
 from tests.support.listening import listening
 from tests.support.turns import until
@@ -99,6 +100,20 @@ async def test_every_message_of_a_batch_has_a_unique_key_of_its_own() -> None:
     assert result["messages"] == 3 * result["requests"]
     assert len(keys) == 3 * len(requests)
     assert len(set(keys)) == len(keys)
+
+
+SENDER = Credentials("sender", "the secret of the sender")
+
+
+@pytest.mark.parametrize("mode", ["single", "v1", "batch"])
+async def test_every_send_is_signed_as_it_is(mode: str) -> None:
+    keys = ("--access-key", SENDER.access_key, "--secret", SENDER.secret)
+    status, _, requests = await run(mode, ok, *keys)
+    assert status == 0
+    for request, body in requests:
+        fields = request["extFields"]
+        assert fields == sign_fields(SENDER, fields, body, request["version"])
+    assert len({request["extFields"]["Signature"] for request, _ in requests}) == len(requests)
 
 
 async def test_connections_send_to_different_queues() -> None:

@@ -3,16 +3,27 @@
 import asyncio
 import errno
 import os
+import signal
+from collections.abc import Iterator
 
 import pytest
 
 from rockhopper.broker import Broker
-from rockhopper.broker import __main__ as daemon
+from rockhopper.broker import cli as daemon
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.config_file import LoadedConfig
 from rockhopper.broker.store.files.errors import StoreFailedError
 
 LOADED = LoadedConfig(BrokerConfig(), [], [])
+
+
+@pytest.fixture(autouse=True)
+def _signal_handlers() -> Iterator[None]:
+    """Restore the handlers: uvloop's stay installed when its loop is closed, and ignore signals."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 async def serve(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> "asyncio.Task[int]":

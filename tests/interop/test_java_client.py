@@ -120,9 +120,9 @@ def test_a_batch_topic_keeps_batches_as_inner_messages(java: JavaClient, broker:
     reading = read_topic(java, **address)
     reading.assert_whole()
     assert reading.hashes == sorted(hashes("b", range(40)) + hashes("single", range(4)))
-    assert (broker.store / "batchconsumequeue" / "InnerBatches").is_dir()
     consumed = java.call("consume", **address, group="inner", count=44)
     assert sorted(m["sha1"] for m in consumed["messages"]) == reading.hashes
+    assert (broker.store / "batchconsumequeue" / "InnerBatches").is_dir()
 
 
 def test_tags_choose_what_is_consumed(java: JavaClient, broker: Server) -> None:

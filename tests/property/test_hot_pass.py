@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rockhopper.broker.store.log import encoding
 from rockhopper.protocol.command import Command
 from tests.support.hot_broker import HotBroker
 from tests.support.open_stores import flush
@@ -101,13 +100,6 @@ MODES = st.sampled_from(["ASYNC_FLUSH", "SYNC_FLUSH"])
 @given(asked=st.lists(sends(), min_size=1, max_size=8), mode=MODES)
 def test_sends_are_served_alike(asked: list[Asked], mode: str) -> None:
     check(asked, flush_disk_type=mode)
-
-
-@given(asked=st.lists(sends(), min_size=1, max_size=8))
-def test_sends_are_served_alike_without_compiled_functions(asked: list[Asked]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rockhopper.broker.store.staging.encode_plain", encoding.encode_plain)
-        check(asked)
 
 
 @given(asked=st.lists(sends(batch=True), min_size=1, max_size=5), mode=MODES)

@@ -217,6 +217,8 @@ class GrpcClient:
             with contextlib.suppress(h2.exceptions.StreamClosedError):
                 self._h2.send_data(stream_id, data[begin : begin + FRAME_BYTES])
             self._flush()
+            # The next frame needs the windows that the broker opened.
+            self.connection.flush()
 
     def end(self, stream_id: int) -> None:
         """End the sending side of a call."""

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import cast
 
-from rockhopper.broker.server.remoting.connection import RemotingConnection
+from rockhopper.broker.server.remoting.connection import FrameHandler, RemotingConnection
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.frame import Frame
 
 
-class Ignoring:
+class Ignoring(FrameHandler):
     """A handler that takes all frames and answers none."""
 
     def serve_frames(self, _connection: RemotingConnection, frames: list[Frame]) -> int:

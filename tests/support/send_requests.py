@@ -5,7 +5,10 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
+from rockhopper.protocol.command import decode_header
+from rockhopper.protocol.errors import MalformedHeaderError
 from rockhopper.protocol.frame import Frame
+from rockhopper.protocol.signing import ACCESS_KEY, SIGNATURE, Credentials, sign_fields
 from rockhopper.protocol.store.message_codec import encode_batch
 
 
@@ -18,7 +21,8 @@ class Asked(NamedTuple):
     flag: int | None = 0
 
 
-def json_frame(asked: Asked, opaque: int, *, code_first: bool) -> Frame:
+def json_frame(asked: Asked, opaque: int, *, code_first: bool, has_blanks: bool = False) -> Frame:
+    """Return a request in JSON; Python's json puts a blank after each separator."""
     header = {
         "code": asked.code,
         "extFields": asked.ext,
@@ -29,7 +33,19 @@ def json_frame(asked: Asked, opaque: int, *, code_first: bool) -> Frame:
     }
     if not code_first:
         header["code"] = header.pop("code")
-    return 0, json.dumps(header, separators=(",", ":")).encode(), asked.body
+    separators = None if has_blanks else (",", ":")
+    return 0, json.dumps(header, separators=separators).encode(), asked.body
+
+
+def sign_asked(asked: Asked, credentials: Credentials) -> Asked:
+    """Sign a request as its sender would; one that no broker can decode stays unsigned."""
+    try:
+        decoded = decode_header(*json_frame(asked, 1, code_first=True))
+    except MalformedHeaderError:
+        return asked
+    signed = sign_fields(credentials, decoded.ext or {}, asked.body, 479)
+    added = {name: signed[name] for name in (ACCESS_KEY, SIGNATURE)}
+    return asked._replace(ext=asked.ext | added)
 
 
 NAMES = ["TAGS", "KEYS", "a", "ключ", "XWAIT", "XDELAY", "XTRAN_MSG"]

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from rockhopper.broker.app import FEATURES
 from rockhopper.broker.kernel.parts import BrokerCore
+from rockhopper.broker.kernel.send.send_request import Send
+from rockhopper.broker.kernel.send.sender import Placed
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.processor_table import build_table
@@ -96,6 +98,14 @@ class ServedBroker(BrokerCore):
                 reconsume_times=reconsume_times,
             )
         )
+
+    def send(self, send: Send) -> tuple[Placed, int]:
+        """Store one message, or one batch; return its place and the end of the log."""
+        placed = self.kernel.sender.stage(send)
+        end, error = self.kernel.sender.commit([placed])
+        if error is not None:
+            raise error
+        return placed, end
 
     async def ask(
         self,

@@ -1,10 +1,14 @@
-/* JSON as known clients print it: no blanks, ASCII strings without escapes, canonical numbers. Each
-   function returns 0 for anything else, whether invalid or only unusual. */
+/* JSON as known clients print it: no blanks, or one after each separator, as Python's json does;
+   ASCII strings without escapes, canonical numbers. Each function returns 0 for anything else,
+   whether invalid or only unusual. */
 
 #ifndef ROCKHOPPER_JSON_TEXT_H
 #define ROCKHOPPER_JSON_TEXT_H
 
 #include "../store/log/_bytes.h"
+
+#define FLAG_RESPONSE 1
+#define FLAG_ONEWAY 2
 
 /* The rest of a text. */
 typedef struct {
@@ -48,6 +52,15 @@ static inline int take_char(Cursor *cursor, char c)
     if (cursor->p >= cursor->end || *cursor->p != c)
         return 0;
     cursor->p++;
+    return 1;
+}
+
+/* Reads a colon or a comma, and a blank after it. */
+static inline int take_separator(Cursor *cursor, char c)
+{
+    if (!take_char(cursor, c))
+        return 0;
+    take_char(cursor, ' ');
     return 1;
 }
 
@@ -106,6 +119,52 @@ static inline int pass_over(Cursor *cursor)
         return take_plain_string(cursor, &text);
     return take_word(cursor, &text)
            && (read_number(text, &number) || is_boolean(text) || is_text(text, "null"));
+}
+
+/* Begins to read a header, which begins with its code. */
+static inline int begin_header(Span header, Cursor *cursor, int32_t *code)
+{
+    static const char beginning[] = "{\"code\"";
+    Span text;
+    *cursor = (Cursor){header.data, header.data + header.size};
+    if (header.size < (Py_ssize_t)sizeof beginning
+        || memcmp(cursor->p, beginning, sizeof beginning - 1) != 0)
+        return 0;
+    cursor->p += sizeof beginning - 1;
+    return take_separator(cursor, ':') && take_word(cursor, &text) && read_int32(text, code);
+}
+
+/* Reads the object extFields into *request*; may also return -1, with an exception. */
+typedef int (*TakeFields)(Cursor *cursor, void *request);
+
+#define HAS_OPAQUE 1
+#define HAS_FLAG 2
+#define HAS_FIELDS 4
+
+/* Reads the other parts of a header, to its end: opaque, flag (0 if missing), and the fields. */
+static inline int take_parts(Cursor *cursor, TakeFields take_fields, void *request,
+                             int32_t *opaque, int32_t *flag)
+{
+    Span name, text;
+    int parts = 0;
+    *flag = 0;
+    while (take_separator(cursor, ',')) {
+        if (!take_plain_string(cursor, &name) || !take_separator(cursor, ':'))
+            return 0;
+        int part = is_text(name, "opaque") ? HAS_OPAQUE : is_text(name, "flag") ? HAS_FLAG
+                   : is_text(name, "extFields") ? HAS_FIELDS : 0;
+        if (parts & part || is_text(name, "code"))
+            return 0;
+        parts |= part;
+        int taken = part == HAS_FIELDS ? take_fields(cursor, request)
+                    : part == 0 ? pass_over(cursor)
+                                : take_word(cursor, &text)
+                                      && read_int32(text, part == HAS_FLAG ? flag : opaque);
+        if (taken <= 0)
+            return taken;
+    }
+    return take_char(cursor, '}') && cursor->p == cursor->end
+           && (parts & (HAS_OPAQUE | HAS_FIELDS)) == (HAS_OPAQUE | HAS_FIELDS);
 }
 
 #endif

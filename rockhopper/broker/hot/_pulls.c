@@ -1,13 +1,12 @@
-/* Compiled: serves the plain pulls at the front of a pass, from frames to one block of responses.
-   hot_pass.py defines what must be done with each. This code serves pulls whose queue is known to
-   be readable for them, and whose messages are sound and in the newest file of queue and log, or in
-   files that Python has named. Python must serve the first other pull. */
+/* Compiled: serves the plain pulls at the fronts of some connections' frames, from frames to one
+   block of responses for each connection. hot_pass.py defines what must be done with each. This code
+   serves pulls whose queue is known to be readable for them, and whose messages are sound and in the
+   newest file of queue and log, or in files that Python has named. Python must serve the first other
+   pull of a connection. */
 
 #include "_json_text.h"
 #include "../store/log/_selecting.h"
 
-#define FLAG_RESPONSE 1
-#define FLAG_ONEWAY 2
 #define CODE_PULL 11
 #define PULL_FLAG_COMMIT 1
 #define PULL_FLAG_SUSPEND 2
@@ -41,25 +40,27 @@ typedef struct {
     Span group, topic, version, subscription, expression_type;
 } PullHeader;
 
-/* The pulls of a queue by a group, in any form: one of their entries, and the numbers to count. */
+/* The pulls of a queue by a group, in any form: one of their entries, and the numbers to count. It
+   holds a reference to the entry: tests are Python code. */
 typedef struct {
     PyObject *entry;
-    int64_t pulls, messages, size, next_offset, scanned;
+    int64_t pulls, messages, size, next_offset, furthest_offset, scanned;
 } Counted;
 
 typedef struct {
-    PyObject *readable;
     Span pieces[ANSWER_PIECES];
     int64_t count_max, size_max, memory_size, scan_count, answers_size_max;
     /* The newest file of the log. */
     const unsigned char *log;
     int64_t base, end, unchecked_from;
-    /* The output; the bytes object has room for more than it holds. */
-    PyObject *answers;
-    Py_ssize_t size;
+    /* The output of all fronts: the size of the responses of those before, and what is to count. */
+    int64_t size_before;
     Counted *counted;
     Py_ssize_t counted_count, counted_room;
-    PyObject *commits, *missing_key, *parked;
+    PyObject *commits;
+    /* The front that is served, and its output; the bytes object has room for more than it holds. */
+    PyObject *readable, *answers, *missing_key, *parked;
+    Py_ssize_t size;
     /* The units that tests have selected, and how many messages they have read. */
     unsigned char *chosen;
     Py_ssize_t chosen_room;
@@ -131,59 +132,31 @@ static int is_name(int field)
     return field <= 0 || (field & (GROUP | TOPIC | SUBSCRIPTION | EXPRESSION_TYPE)) != 0;
 }
 
-static int take_fields(Cursor *cursor, PullHeader *pull)
+static int take_fields(Cursor *cursor, void *request)
 {
+    PullHeader *pull = request;
     if (!take_char(cursor, '{'))
         return 0;
     do {
         Span name, value;
-        if (!take_plain_string(cursor, &name) || !take_char(cursor, ':'))
+        if (!take_plain_string(cursor, &name) || !take_separator(cursor, ':'))
             return 0;
         int field = field_of(name);
         int taken = is_bare(cursor) ? !is_name(field) && take_word(cursor, &value)
                                     : take_plain_string(cursor, &value);
         if (!taken || !take_field(field, value, pull))
             return 0;
-    } while (take_char(cursor, ','));
+    } while (take_separator(cursor, ','));
     return take_char(cursor, '}');
 }
 
-#define HAS_OPAQUE 1
-#define HAS_FLAG 2
-#define HAS_FIELDS 4
-
 static int read_header(Span header, PullHeader *pull)
 {
-    static const char beginning[] = "{\"code\":11,";
-    Cursor cursor = {header.data, header.data + header.size};
-    Span name, text;
-    int32_t flag = 0;
-    int parts = 0, taken;
+    Cursor cursor;
+    int32_t code, flag;
     *pull = (PullHeader){.subscription = {"", -1}, .expression_type = {"", -1}};
-    if (header.size < (Py_ssize_t)sizeof beginning
-        || memcmp(cursor.p, beginning, sizeof beginning - 1) != 0)
-        return 0;
-    cursor.p += sizeof beginning - 2;
-    while (take_char(&cursor, ',')) {
-        if (!take_plain_string(&cursor, &name) || !take_char(&cursor, ':'))
-            return 0;
-        int part = is_text(name, "opaque") ? HAS_OPAQUE : is_text(name, "flag") ? HAS_FLAG
-                   : is_text(name, "extFields") ? HAS_FIELDS : 0;
-        if (parts & part || is_text(name, "code"))
-            return 0;
-        parts |= part;
-        if (part == HAS_FIELDS)
-            taken = take_fields(&cursor, pull);
-        else if (part != 0)
-            taken = take_word(&cursor, &text)
-                    && read_int32(text, part == HAS_FLAG ? &flag : &pull->opaque);
-        else
-            taken = pass_over(&cursor);
-        if (!taken)
-            return 0;
-    }
-    return take_char(&cursor, '}') && cursor.p == cursor.end
-           && (parts & (HAS_OPAQUE | HAS_FIELDS)) == (HAS_OPAQUE | HAS_FIELDS)
+    return begin_header(header, &cursor, &code) && code == CODE_PULL
+           && take_parts(&cursor, take_fields, pull, &pull->opaque, &flag)
            && (pull->seen & NEEDED) == NEEDED && (flag & (FLAG_RESPONSE | FLAG_ONEWAY)) == 0;
 }
 
@@ -212,8 +185,8 @@ static PyObject *key_of(const PullHeader *pull)
     return PyBytes_FromStringAndSize((const char *)key, p - key);
 }
 
-/* The entry for a pull: (queue, traffic, reads, topic, group, place, test). Returns NULL if there
-   is none, and then sets *missing_key*; or NULL with an exception. */
+/* The entry for a pull: (queue, traffic, reads, topic, group, place, test), as a new reference.
+   Returns NULL if there is none, and then sets *missing_key*; or NULL with an exception. */
 static PyObject *entry_of(Pass *pass, const PullHeader *pull)
 {
     PyObject *key = key_of(pull);
@@ -227,7 +200,7 @@ static PyObject *entry_of(Pass *pass, const PullHeader *pull)
     if (entry == NULL && !PyErr_Occurred())
         Py_XSETREF(pass->missing_key, Py_NewRef(key));
     Py_DECREF(key);
-    return entry;
+    return Py_XNewRef(entry);
 }
 
 static int number_of(PyObject *object, PyObject *name, int64_t *value)
@@ -290,7 +263,7 @@ static Counted *counted_of(Pass *pass, PyObject *entry)
                    (pass->counted_count + 1) * (Py_ssize_t)sizeof(Counted)))
         return NULL;
     Counted *counted = &pass->counted[pass->counted_count++];
-    *counted = (Counted){.entry = entry};
+    *counted = (Counted){.entry = Py_NewRef(entry)};
     return counted;
 }
 
@@ -385,6 +358,8 @@ static int answer_from(Pass *pass, const PullHeader *pull, PyObject *entry, int6
     counted->messages += wanted.count;
     counted->size += wanted.size;
     counted->next_offset = next_offset;
+    if (next_offset > counted->furthest_offset)
+        counted->furthest_offset = next_offset;
     counted->scanned += scanned;
     return 1;
 }
@@ -480,6 +455,19 @@ static int park(Pass *pass, const PullHeader *pull, PyObject *entry)
     return is_noted ? 1 : -1;
 }
 
+static int serve_entry(Pass *pass, const PullHeader *pull, PyObject *entry)
+{
+    PyObject *queue = PyTuple_GET_ITEM(entry, 0);
+    int64_t low, high;
+    if (!number_of(queue, min_offset, &low) || !number_of(queue, max_offset, &high))
+        return PyErr_Occurred() ? -1 : 0;
+    if (pass->may_park && pull->offset == high && low < high && (pull->sys_flag & PULL_FLAG_SUSPEND))
+        return park(pass, pull, entry);
+    if (pull->offset < low || pull->offset >= high)
+        return 0;
+    return serve_at(pass, pull, entry, low, high);
+}
+
 static int serve(Pass *pass, Span header)
 {
     PullHeader pull;
@@ -488,35 +476,41 @@ static int serve(Pass *pass, Span header)
     PyObject *entry = entry_of(pass, &pull);
     if (entry == NULL)
         return PyErr_Occurred() ? -1 : 0;
-    PyObject *queue = PyTuple_GET_ITEM(entry, 0);
-    int64_t low, high;
-    if (!number_of(queue, min_offset, &low) || !number_of(queue, max_offset, &high))
-        return PyErr_Occurred() ? -1 : 0;
-    if (pass->may_park && pull.offset == high && low < high && (pull.sys_flag & PULL_FLAG_SUSPEND))
-        return park(pass, &pull, entry);
-    if (pull.offset < low || pull.offset >= high)
-        return 0;
-    return serve_at(pass, &pull, entry, low, high);
+    int done = serve_entry(pass, &pull, entry);
+    Py_DECREF(entry);
+    return done;
 }
 
-/* Serves the pulls at the front; returns how many, -1 with an exception. */
+static int serve_frame(Pass *pass, PyObject *frame)
+{
+    int64_t serialize_type;
+    Span header;
+    if (!PyTuple_Check(frame) || PyTuple_GET_SIZE(frame) != 3) {
+        PyErr_SetString(PyExc_TypeError, "a frame is a tuple of three");
+        return -1;
+    }
+    if (!fits_int64(PyTuple_GET_ITEM(frame, 0), &serialize_type)
+        || !take_bytes(PyTuple_GET_ITEM(frame, 1), &header.data, &header.size))
+        return PyErr_Occurred() ? -1 : 0;
+    return serialize_type == 0 ? serve(pass, header) : 0;
+}
+
+/* Whether one more pull may be served. */
+static int has_room(const Pass *pass)
+{
+    return pass->size_before + pass->size <= pass->answers_size_max && pass->scanned <= SCANNED_MAX;
+}
+
+/* Serves the pulls at the front; returns how many, -1 with an exception. Tests are Python code, so
+   each frame is held meanwhile. */
 static Py_ssize_t serve_all(Pass *pass, PyObject *frames, Py_ssize_t first)
 {
     Py_ssize_t at = first;
-    for (; at < PyList_GET_SIZE(frames) && pass->size <= pass->answers_size_max
-           && pass->scanned <= SCANNED_MAX; at++) {
-        PyObject *frame = PyList_GET_ITEM(frames, at);
-        int64_t serialize_type;
-        Span header;
-        if (!PyTuple_Check(frame) || PyTuple_GET_SIZE(frame) != 3) {
-            PyErr_SetString(PyExc_TypeError, "a frame is a tuple of three");
-            return -1;
-        }
-        if (!fits_int64(PyTuple_GET_ITEM(frame, 0), &serialize_type)
-            || !take_bytes(PyTuple_GET_ITEM(frame, 1), &header.data, &header.size))
-            return PyErr_Occurred() ? -1 : at - first;
+    for (; at < PyList_GET_SIZE(frames) && has_room(pass); at++) {
+        PyObject *frame = Py_NewRef(PyList_GET_ITEM(frames, at));
         pass->at = at;
-        int done = serialize_type == 0 ? serve(pass, header) : 0;
+        int done = serve_frame(pass, frame);
+        Py_DECREF(frame);
         if (done < 0)
             return -1;
         if (done == 0)
@@ -525,28 +519,90 @@ static Py_ssize_t serve_all(Pass *pass, PyObject *frames, Py_ssize_t first)
     return at - first;
 }
 
-static PyObject *result_of(Pass *pass, Py_ssize_t taken)
+static void free_front(Pass *pass)
+{
+    Py_CLEAR(pass->answers);
+    Py_CLEAR(pass->parked);
+    Py_CLEAR(pass->missing_key);
+    Py_CLEAR(pass->misplaced);
+}
+
+/* Serves (frames, first, readable, may_park); returns (count, answers, key, misplaced, offset,
+   parked), or NULL with an exception. */
+static PyObject *serve_front(Pass *pass, PyObject *front)
+{
+    int64_t first;
+    PyObject *result = NULL;
+    if (!PyTuple_Check(front) || PyTuple_GET_SIZE(front) != 4
+        || !PyList_Check(PyTuple_GET_ITEM(front, 0)) || !PyDict_Check(PyTuple_GET_ITEM(front, 2)))
+        return PyErr_Format(PyExc_TypeError, "a front is a list, a number, a dict and a bool");
+    if (!fits_int64(PyTuple_GET_ITEM(front, 1), &first) || first < 0) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_OverflowError, "the number of a frame is too large, or negative");
+        return NULL;
+    }
+    pass->readable = PyTuple_GET_ITEM(front, 2);
+    pass->may_park = PyTuple_GET_ITEM(front, 3) == Py_True;
+    pass->size = 0;
+    pass->misplaced_offset = 0;
+    pass->parked = PyList_New(0);
+    Py_ssize_t taken =
+        pass->parked == NULL ? -1 : serve_all(pass, PyTuple_GET_ITEM(front, 0), (Py_ssize_t)first);
+    if (taken >= 0 && (pass->answers == NULL || _PyBytes_Resize(&pass->answers, pass->size) == 0)) {
+        PyObject *answers = pass->answers != NULL ? pass->answers : Py_None;
+        PyObject *key = pass->missing_key != NULL ? pass->missing_key : Py_None;
+        PyObject *misplaced = pass->misplaced != NULL ? pass->misplaced : Py_None;
+        result = Py_BuildValue("nOOOLO", taken, answers, key, misplaced,
+                               (long long)pass->misplaced_offset, pass->parked);
+    }
+    pass->size_before += pass->size;
+    pass->size = 0;
+    free_front(pass);
+    return result;
+}
+
+/* Serves the fronts while there is room; returns the list of their results, at least that of the
+   first one, or NULL with an exception. */
+static PyObject *serve_fronts(Pass *pass, PyObject *fronts)
+{
+    PyObject *served = PyList_New(0);
+    for (Py_ssize_t i = 0;
+         served != NULL && i < PyList_GET_SIZE(fronts) && (i == 0 || has_room(pass)); i++) {
+        PyObject *front = Py_NewRef(PyList_GET_ITEM(fronts, i));
+        PyObject *one = serve_front(pass, front);
+        Py_DECREF(front);
+        if (one == NULL || PyList_Append(served, one) < 0)
+            Py_CLEAR(served);
+        Py_XDECREF(one);
+    }
+    return served;
+}
+
+static PyObject *counted_list_of(const Pass *pass)
 {
     PyObject *counted = PyList_New(pass->counted_count);
     for (Py_ssize_t i = 0; counted != NULL && i < pass->counted_count; i++) {
         const Counted *one = &pass->counted[i];
-        PyObject *tuple = Py_BuildValue("OLLLLL", one->entry, (long long)one->pulls,
+        PyObject *tuple = Py_BuildValue("OLLLLLL", one->entry, (long long)one->pulls,
                                         (long long)one->messages, (long long)one->size,
-                                        (long long)one->next_offset, (long long)one->scanned);
+                                        (long long)one->next_offset,
+                                        (long long)one->furthest_offset, (long long)one->scanned);
         if (tuple == NULL)
             Py_CLEAR(counted);
         else
             PyList_SET_ITEM(counted, i, tuple);
     }
-    if (counted == NULL || (pass->answers != NULL && _PyBytes_Resize(&pass->answers, pass->size) < 0)) {
-        Py_XDECREF(counted);
-        return NULL;
-    }
-    PyObject *answers = pass->answers != NULL ? pass->answers : Py_None;
-    PyObject *key = pass->missing_key != NULL ? pass->missing_key : Py_None;
-    PyObject *misplaced = pass->misplaced != NULL ? pass->misplaced : Py_None;
-    return Py_BuildValue("nONOOOLO", taken, answers, counted, pass->commits, key, misplaced,
-                         (long long)pass->misplaced_offset, pass->parked);
+    return counted;
+}
+
+/* (results of the fronts, counted, commits); takes over *served*. */
+static PyObject *result_of(const Pass *pass, PyObject *served)
+{
+    PyObject *counted = counted_list_of(pass);
+    if (counted != NULL)
+        return Py_BuildValue("NNO", served, counted, pass->commits);
+    Py_DECREF(served);
+    return NULL;
 }
 
 static int take_common(PyObject *common, Pass *pass)
@@ -561,53 +617,49 @@ static int take_common(PyObject *common, Pass *pass)
     return 1;
 }
 
-/* take_pulls(frames, first, readable, pieces, (count_max, size_max, memory_size, scan_count),
-   answers_size_max, log, base_offset, end_offset, unchecked_from, may_park) */
+/* take_pulls(fronts, pieces, (count_max, size_max, memory_size, scan_count), answers_size_max, log,
+   base_offset, end_offset, unchecked_from) */
 static PyObject *take_pulls(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)module;
-    int64_t first;
     Pass pass = {0};
-    if (nargs != 11 || !PyList_Check(args[0]) || !PyDict_Check(args[2]) || !PyTuple_Check(args[4])
-        || PyTuple_GET_SIZE(args[4]) != 4) {
-        PyErr_SetString(PyExc_TypeError, "a list, a number, a dict and eight more are needed");
+    if (nargs != 8 || !PyList_Check(args[0]) || !PyTuple_Check(args[2])
+        || PyTuple_GET_SIZE(args[2]) != 4) {
+        PyErr_SetString(PyExc_TypeError, "a list of fronts and seven more are needed");
         return NULL;
     }
-    pass.readable = args[2];
-    pass.may_park = args[10] == Py_True;
-    PyObject *const *limits = &PyTuple_GET_ITEM(args[4], 0);
-    if (!fits_int64(args[1], &first) || first < 0 || !take_common(args[3], &pass)
+    PyObject *const *limits = &PyTuple_GET_ITEM(args[2], 0);
+    if (!take_common(args[1], &pass)
         || !fits_int64(limits[0], &pass.count_max) || !fits_int64(limits[1], &pass.size_max)
         || !fits_int64(limits[2], &pass.memory_size) || !fits_int64(limits[3], &pass.scan_count)
-        || !fits_int64(args[5], &pass.answers_size_max) || !fits_int64(args[7], &pass.base)
-        || !fits_int64(args[8], &pass.end) || !fits_int64(args[9], &pass.unchecked_from)
-        || pass.base < 0 || pass.end < pass.base
-        || pass.memory_size < 0) {
+        || !fits_int64(args[3], &pass.answers_size_max) || !fits_int64(args[5], &pass.base)
+        || !fits_int64(args[6], &pass.end) || !fits_int64(args[7], &pass.unchecked_from)
+        || pass.base < 0 || pass.end < pass.base || pass.memory_size < 0 || pass.count_max < 1) {
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_OverflowError, "a number is too large, or negative");
         return NULL;
     }
     Py_buffer log;
-    if (PyObject_GetBuffer(args[6], &log, PyBUF_SIMPLE) < 0)
+    if (PyObject_GetBuffer(args[4], &log, PyBUF_SIMPLE) < 0)
         return NULL;
     PyObject *result = NULL;
+    int collects = PyGC_Disable(); /* Up to Python 3.11, an allocation may run finalizers. */
     pass.log = log.buf;
     pass.commits = PyList_New(0);
-    pass.parked = PyList_New(0);
     if (pass.end - pass.base > log.len) {
         PyErr_SetString(PyExc_ValueError, "the log does not reach so far");
-    } else if (pass.commits != NULL && pass.parked != NULL) {
-        Py_ssize_t taken = serve_all(&pass, args[0], (Py_ssize_t)first);
-        result = taken < 0 ? NULL : result_of(&pass, taken);
+    } else if (pass.commits != NULL) {
+        PyObject *served = serve_fronts(&pass, args[0]);
+        result = served == NULL ? NULL : result_of(&pass, served);
     }
     PyBuffer_Release(&log);
+    for (Py_ssize_t i = 0; i < pass.counted_count; i++)
+        Py_DECREF(pass.counted[i].entry);
     PyMem_Free(pass.counted);
     PyMem_Free(pass.chosen);
-    Py_XDECREF(pass.answers);
     Py_XDECREF(pass.commits);
-    Py_XDECREF(pass.parked);
-    Py_XDECREF(pass.missing_key);
-    Py_XDECREF(pass.misplaced);
+    if (collects)
+        PyGC_Enable();
     return result;
 }
 

@@ -1,12 +1,9 @@
 from mmap import mmap
 
-from rockhopper.broker.hot.plain_pulls import Readable, Taken
-from rockhopper.protocol.frame import Frame
+from rockhopper.broker.hot.plain_pulls import Front, Taken
 
 def take_pulls(
-    frames: list[Frame],
-    first: int,
-    readable: dict[bytes, Readable],
+    fronts: list[Front],
     pieces: tuple[bytes, ...],
     limits: tuple[int, int, int, int],
     answers_size_max: int,
@@ -14,6 +11,5 @@ def take_pulls(
     base_offset: int,
     end_offset: int,
     unchecked_from: int,
-    may_park: bool,
     /,
 ) -> Taken: ...

@@ -1,8 +1,6 @@
 #include "_json_text.h"
 #include "_send_headers.h"
 
-#define FLAG_RESPONSE 1
-#define FLAG_ONEWAY 2
 #define CODE_SEND 10
 #define CODE_SEND_V2 310
 #define CODE_BATCH 320
@@ -12,8 +10,8 @@
 
 /* The letters of fields in SEND_MESSAGE_V2, as bits. */
 #define BIT(letter) (1u << ((letter) - 'a'))
-#define NEEDED (BIT('a') | BIT('b') | BIT('e') | BIT('f') | BIT('g') | BIT('h'))
-#define NEEDED_OF_ALL (NEEDED | BIT('c') | BIT('d'))
+/* All up to 'h'. */
+#define NEEDED (BIT('i') - 1)
 
 static const struct {
     const char *name;
@@ -30,6 +28,12 @@ static int is_name(int letter)
     return letter <= 0 || strchr("defghjklm", letter) == NULL;
 }
 
+static int is_of_signature(Span name)
+{
+    return is_text(name, "AccessKey") || is_text(name, "Signature")
+           || is_text(name, "SecurityToken");
+}
+
 /* The letter of a field; 0 if it does not matter, -1 if Python must read it. */
 static int letter_of(int32_t code, Span name)
 {
@@ -37,7 +41,7 @@ static int letter_of(int32_t code, Span name)
         for (int i = 0; names_v1[i].name != NULL; i++)
             if (is_text(name, names_v1[i].name))
                 return names_v1[i].letter;
-        return -1;
+        return is_of_signature(name) ? 0 : -1;
     }
     if (name.size == 1 && name.data[0] >= 'a' && name.data[0] <= 'z')
         return name.data[0];
@@ -89,14 +93,13 @@ static int start(SendHeader *read, int64_t code)
 {
     *read = (SendHeader){.topic = {NULL, 0}, .properties = {"", 0}};
     read->is_batch = code == CODE_BATCH;
-    read->has_long_names = code == CODE_SEND;
     return code == CODE_SEND || code == CODE_SEND_V2 || code == CODE_BATCH;
 }
 
-static int finish(SendHeader *read, int32_t flag, uint32_t needed, uint32_t seen)
+static int finish(SendHeader *read, int32_t flag, uint32_t seen)
 {
     read->is_oneway = (flag & FLAG_ONEWAY) != 0;
-    return (flag & FLAG_RESPONSE) == 0 && (seen & needed) == needed;
+    return (flag & FLAG_RESPONSE) == 0 && (seen & NEEDED) == NEEDED;
 }
 
 /* Whether *span* is UTF-8, without surrogates and overlong forms. */
@@ -191,66 +194,80 @@ static int take_string(Cursor *cursor, Scratch *scratch, Span *text)
     return take_char(cursor, '"') && is_utf8(*text);
 }
 
-static int take_fields(Cursor *cursor, int32_t code, Scratch *scratch, SendHeader *read,
-                       uint32_t *seen)
+typedef struct {
+    int32_t code;
+    Scratch *scratch;
+    SignedFields *fields;
+    SendHeader *read;
+    uint32_t seen;
+} Reading;
+
+static int take_fields(Cursor *cursor, void *request)
+{
+    Reading *reading = request;
+    int32_t code = reading->code;
+    if (!take_char(cursor, '{'))
+        return 0;
+    do {
+        Span name, value;
+        if (!take_plain_string(cursor, &name) || !take_separator(cursor, ':'))
+            return 0;
+        int letter = letter_of(code, name);
+        int taken = letter == 'i' ? take_string(cursor, reading->scratch, &value)
+                    : is_bare(cursor) ? !is_name(letter) && take_word(cursor, &value)
+                                      : take_plain_string(cursor, &value);
+        if (taken <= 0 || !take_field(code, letter, value, &reading->seen, reading->read)
+            || (reading->fields != NULL && !add_field(reading->fields, name, value)))
+            return taken < 0 ? -1 : 0;
+    } while (take_separator(cursor, ','));
+    return take_char(cursor, '}');
+}
+
+static int read_json(Span header, Scratch *scratch, SignedFields *fields, SendHeader *read)
+{
+    Cursor cursor;
+    Reading reading = {.scratch = scratch, .fields = fields, .read = read};
+    int32_t flag;
+    if (!begin_header(header, &cursor, &reading.code) || !start(read, reading.code))
+        return 0;
+    int taken = take_parts(&cursor, take_fields, &reading, &read->opaque, &flag);
+    if (taken <= 0)
+        return taken;
+    return finish(read, flag, reading.seen);
+}
+
+static int take_all_fields(Cursor *cursor, SignedFields *fields)
 {
     if (!take_char(cursor, '{'))
         return 0;
     do {
         Span name, value;
-        if (!take_plain_string(cursor, &name) || !take_char(cursor, ':'))
+        if (!take_plain_string(cursor, &name) || !take_separator(cursor, ':'))
             return 0;
-        int letter = letter_of(code, name);
-        int taken = letter == 'i' ? take_string(cursor, scratch, &value)
-                    : is_bare(cursor) ? !is_name(letter) && take_word(cursor, &value)
-                                      : take_plain_string(cursor, &value);
-        if (taken <= 0 || !take_field(code, letter, value, seen, read))
-            return taken < 0 ? -1 : 0;
-    } while (take_char(cursor, ','));
+        int taken = is_bare(cursor) ? take_word(cursor, &value) && !is_text(value, "null")
+                                    : take_plain_string(cursor, &value);
+        if (!taken || !add_field(fields, name, value))
+            return 0;
+    } while (take_separator(cursor, ','));
     return take_char(cursor, '}');
 }
 
-#define HAS_OPAQUE 1
-#define HAS_FLAG 2
-#define HAS_FIELDS 4
-
-static int read_json(Span header, Scratch *scratch, SendHeader *read)
+int read_json_fields(Span header, SignedFields *fields)
 {
-    static const char beginning[] = "{\"code\":";
     Cursor cursor = {header.data, header.data + header.size};
-    Span name, text;
-    int32_t code, flag = 0;
-    uint32_t seen = 0;
-    int parts = 0, taken = 1;
-    if (header.size < (Py_ssize_t)sizeof beginning
-        || memcmp(cursor.p, beginning, sizeof beginning - 1) != 0)
+    Span name;
+    int has_fields = 0;
+    fields->count = 0;
+    if (!take_char(&cursor, '{'))
         return 0;
-    cursor.p += sizeof beginning - 1;
-    if (!take_word(&cursor, &text) || !read_int32(text, &code) || !start(read, code))
-        return 0;
-    while (take_char(&cursor, ',')) {
-        if (!take_plain_string(&cursor, &name) || !take_char(&cursor, ':'))
+    do {
+        if (!take_plain_string(&cursor, &name) || !take_separator(&cursor, ':'))
             return 0;
-        int part = is_text(name, "opaque") ? HAS_OPAQUE : is_text(name, "flag") ? HAS_FLAG
-                   : is_text(name, "extFields") ? HAS_FIELDS : 0;
-        if (parts & part || is_text(name, "code"))
+        int is_ext = is_text(name, "extFields");
+        if (is_ext ? has_fields++ || !take_all_fields(&cursor, fields) : !pass_over(&cursor))
             return 0;
-        parts |= part;
-        if (part == HAS_FIELDS)
-            taken = take_fields(&cursor, code, scratch, read, &seen);
-        else if (part != 0)
-            taken = take_word(&cursor, &text)
-                    && read_int32(text, part == HAS_FLAG ? &flag : &read->opaque);
-        else
-            taken = pass_over(&cursor);
-        if (taken <= 0)
-            return taken;
-    }
-    if (!take_char(&cursor, '}') || cursor.p != cursor.end)
-        return 0;
-    if ((parts & (HAS_OPAQUE | HAS_FIELDS)) != (HAS_OPAQUE | HAS_FIELDS))
-        return 0;
-    return finish(read, flag, code == CODE_SEND ? NEEDED_OF_ALL : NEEDED, seen);
+    } while (take_separator(&cursor, ','));
+    return has_fields && take_char(&cursor, '}') && cursor.p == cursor.end;
 }
 
 /* Takes the next *size* bytes at *p*; returns 0 if they are not all there. */
@@ -263,7 +280,7 @@ static int take_span(const unsigned char **p, const unsigned char *end, uint32_t
     return 1;
 }
 
-static int read_binary(Span header, SendHeader *read)
+static int read_binary(Span header, SignedFields *fields, SendHeader *read)
 {
     const unsigned char *p = (const unsigned char *)header.data, *end = p + header.size;
     if (header.size < BINARY_HEAD_SIZE + 4)
@@ -289,15 +306,19 @@ static int read_binary(Span header, SendHeader *read)
             return 0;
         int letter = letter_of(code, name);
         if (!is_ascii(name) || !(letter == 'i' ? is_utf8(value) : is_ascii(value))
-            || !take_field(code, letter, value, &seen, read))
+            || !take_field(code, letter, value, &seen, read)
+            || (fields != NULL && !add_field(fields, name, value)))
             return 0;
     }
-    return finish(read, flag, code == CODE_SEND_V2 ? NEEDED : NEEDED_OF_ALL, seen);
+    return finish(read, flag, seen);
 }
 
-int read_send_header(int64_t serialize_type, Span header, Scratch *scratch, SendHeader *read)
+int read_send_header(int64_t serialize_type, Span header, Scratch *scratch, SignedFields *fields,
+                     SendHeader *read)
 {
+    if (fields != NULL)
+        fields->count = 0;
     if (serialize_type == SERIALIZE_JSON)
-        return read_json(header, scratch, read);
-    return serialize_type == SERIALIZE_BINARY ? read_binary(header, read) : 0;
+        return read_json(header, scratch, fields, read);
+    return serialize_type == SERIALIZE_BINARY ? read_binary(header, fields, read) : 0;
 }

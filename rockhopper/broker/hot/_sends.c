@@ -1,7 +1,8 @@
-/* Compiled: serves the plain sends at the front of a pass, from frames to records, runs and
-   responses. hot_pass.py defines what must be done with each. This code serves as many as follow
-   each other without another request in between. Python must serve the first that is not plain, or
-   has no room in its file; this code then leaves nothing of it behind. */
+/* Compiled: serves the plain sends at the fronts of some connections' frames, from frames to records,
+   runs and responses. kernel/send/sender.py defines what must be done with each. This code serves as
+   many of a connection as follow each other without another request in between. Python must serve
+   the first that is not plain, or has no room in its file; this code then leaves nothing of it
+   behind. */
 
 #include "_send_headers.h"
 #include "_json_text.h"
@@ -18,7 +19,9 @@
 /* More would not fit the header of a response. */
 #define IDS_SIZE_MAX (15 << 20)
 #define RECORDS_GUESS_MAX (1 << 20)
-#define FRAMES_GUESSED_MAX 64
+/* With this size, other work runs before more is staged. */
+#define RECORDS_SIZE_MAX (1 << 20)
+#define FRAMES_GUESSED_MAX 512
 
 enum { CONSTANTS, NEXT_OFFSET, CONSUME_QUEUE };
 enum { MESSAGES, CALLS, BYTES };
@@ -65,10 +68,9 @@ static Slot *slot_of(Places *places, const PyObject *key)
     return &places->slots[at];
 }
 
-/* Responses that are sent together. */
+/* Responses that are sent together, to the connection of a front. */
 typedef struct {
-    Py_ssize_t start;
-    int64_t log_offset;
+    Py_ssize_t start, front;
     int waits;
 } Owed;
 
@@ -85,14 +87,24 @@ typedef struct {
     /* For messages that wait elsewhere: all tails, the delays of the levels, the topics in which
        they wait, and the counter of half messages. */
     PyObject *all_tails, *delays_ms, *delay_topic, *half_topic, *half_traffic;
-    /* The input of this pass. */
-    PyObject *sendable;
+    /* The front that is served: its number, who may sign its requests (NULL if they need no
+       signature), the topics that the last sender may send to, the host of its connection. */
+    Py_ssize_t front;
+    PyObject *signers, *sendable;
+    SignedFields fields;
     Span born_host;
     int64_t log_offset, room_end, store_time_ms;
-    /* The topic of the last message, and one that is not known to accept messages. */
+    /* The start of the ids for messages without a key, empty without any, and the number of the
+       first one. */
+    Span ids;
+    int64_t id_number;
+    /* The topic of the last message, and one to which the sender is not known to be able to send. */
     Span topic, unknown;
     PyObject *tails, *traffic;
     /* The output. */
+    int64_t sends, batches, ids_used;
+    int is_cut, wants_ids;
+    PyObject *taken, *unknown_topics;
     Run *runs;
     Py_ssize_t run_count, runs_room;
     Counted *counted;
@@ -179,6 +191,8 @@ static void free_pass(Pass *pass)
     PyMem_Free(pass->scratch.data);
     PyMem_Free(pass->suffix_room.data);
     Py_XDECREF(pass->halves);
+    Py_XDECREF(pass->taken);
+    Py_XDECREF(pass->unknown_topics);
     free_keys(&pass->keys);
 }
 
@@ -251,8 +265,6 @@ static int begin_run(Pass *pass, Run *run, PyObject *tail)
     run->shared.store_time_ms = pass->store_time_ms;
     run->shared.store_host = pass->store_host.data;
     run->shared.store_host_size = pass->store_host.size;
-    run->shared.born_host = pass->born_host.data;
-    run->shared.born_host_size = pass->born_host.size;
     return taken;
 }
 
@@ -394,9 +406,10 @@ static int owe(Pass *pass, int64_t serialize_type, const Answer *answer, int is_
                              : put_binary(begin + 8, pass, answer, is_batch);
     uint32_t header_size = (uint32_t)(end - begin - 8);
     put32(put32(begin, header_size + 4), (uint32_t)serialize_type << 24 | header_size);
-    if (pass->owed_count == 0 || pass->owed[pass->owed_count - 1].waits != waits)
+    const Owed *last = pass->owed_count == 0 ? NULL : &pass->owed[pass->owed_count - 1];
+    if (last == NULL || last->waits != waits || last->front != pass->front)
         pass->owed[pass->owed_count++] =
-            (Owed){pass->answers.size, get64(answer->units), waits};
+            (Owed){pass->answers.size, pass->front, waits};
     pass->answers.size += end - begin;
     return 1;
 }
@@ -487,6 +500,28 @@ static int find_way(Pass *pass, const SendHeader *send, const Properties *found,
     return (send->sys_flag & TRANSACTION_FLAGS) == 0;
 }
 
+/* Makes the next id the key of a message that has none. */
+static int assign_key(Pass *pass, Properties *found, Way *way)
+{
+    Scratch *scratch = &pass->suffix_room;
+    if (found->special)
+        return 0;
+    pass->wants_ids = 1;
+    if (pass->ids.size == 0)
+        return 0;
+    if (!make_room((void **)&scratch->data, &scratch->room, pass->ids.size + way->suffix.size + 16))
+        return -1;
+    unsigned char *key = put_bytes(scratch->data, "UNIQ_KEY\1", 9), *p = put_span(key, pass->ids);
+    uint64_t number = (uint64_t)(pass->id_number + pass->ids_used);
+    for (int shift = 12; shift >= 0; shift -= 4)
+        *p++ = (unsigned char)"0123456789ABCDEF"[number >> shift & 15];
+    found->unique_key = (Span){(const char *)key, p - key};
+    *p++ = 2;
+    p = put_span(p, way->suffix);
+    way->suffix = (Span){(const char *)scratch->data, p - scratch->data};
+    return 1;
+}
+
 static int note_half(Pass *pass, const Run *run, Span group)
 {
     if (pass->halves == NULL && (pass->halves = PyList_New(0)) == NULL)
@@ -507,6 +542,8 @@ static Run *aim(Pass *pass, const SendHeader *send, PyObject *tail)
     run->shared.position = pass->log_offset;
     run->shared.sys_flag = send->sys_flag & ~TRANSACTION_FLAGS;
     run->shared.born_time_ms = send->born_time_ms;
+    run->shared.born_host = pass->born_host.data;
+    run->shared.born_host_size = pass->born_host.size;
     set_host_flags(&run->shared);
     return run;
 }
@@ -530,6 +567,9 @@ static int stage_message(Pass *pass, const SendHeader *send, Span body, int64_t 
     PlainRecord plan = {.found = read_properties(send->properties.data, send->properties.size)};
     Way way;
     int done = find_way(pass, send, &plan.found, &way);
+    int has_key = plan.found.unique_key.size > 0;
+    if (done > 0 && !has_key)
+        done = assign_key(pass, &plan.found, &way);
     if (done > 0 && !is_countable(pass, way.traffic))
         return 0;
     Run *run = done > 0 ? aim(pass, send, way.tail) : NULL;
@@ -556,6 +596,7 @@ static int stage_message(Pass *pass, const SendHeader *send, Span body, int64_t 
         return -1;
     }
     run->shared.queue_offset++;
+    pass->ids_used += !has_key;
     return add(pass, run, way.traffic, 1, plan.size);
 }
 
@@ -592,17 +633,72 @@ static int stage_batch(Pass *pass, const SendHeader *send, Span body, int64_t se
         pass->keys.size = keys_before;
         return written < 0 ? -1 : 0;
     }
+    pass->batches++;
     return add(pass, run, pass->traffic, count, size);
+}
+
+/* Chooses the topics that the sender of the following requests may send to. */
+static void use_sendable(Pass *pass, PyObject *sendable)
+{
+    if (sendable != pass->sendable) {
+        pass->sendable = sendable;
+        pass->tails = NULL;
+    }
+}
+
+/* Finds the one of *signers* who has signed a request: a new reference to its name. Returns NULL if
+   there is none, or with an exception. *sendable* gets the topics of this user, borrowed. */
+static PyObject *find_user(PyObject *signers, const SignedFields *fields, Span body,
+                           PyObject **sendable)
+{
+    Span access_key = find_field(fields, "AccessKey");
+    if (access_key.size < 0)
+        return NULL;
+    PyObject *user = PyUnicode_DecodeASCII(access_key.data, access_key.size, NULL);
+    PyObject *signer = user == NULL ? NULL : PyDict_GetItemWithError(signers, user);
+    if (signer == NULL) {
+        Py_XDECREF(user);
+        return NULL;
+    }
+    Span key;
+    if (!PyTuple_Check(signer) || PyTuple_GET_SIZE(signer) != 2
+        || !take_span_of(PyTuple_GET_ITEM(signer, 0), &key) || key.size != SIGNING_KEY_SIZE
+        || !PyDict_Check(PyTuple_GET_ITEM(signer, 1))) {
+        Py_DECREF(user);
+        PyErr_SetString(PyExc_TypeError, "a signing key, and the topics of its user, are needed");
+        return NULL;
+    }
+    if (!is_signed_by((const unsigned char *)key.data, fields, body)) {
+        Py_DECREF(user);
+        return NULL;
+    }
+    *sendable = PyTuple_GET_ITEM(signer, 1);
+    return user;
+}
+
+/* Checks the signature of a send, and chooses the topics of its user. */
+static int authenticate(Pass *pass, Span body)
+{
+    PyObject *sendable;
+    PyObject *user = find_user(pass->signers, &pass->fields, body, &sendable);
+    if (user == NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    Py_DECREF(user);
+    use_sendable(pass, sendable);
+    return 1;
 }
 
 static int stage(Pass *pass, int64_t serialize_type, Span header, Span body)
 {
     SendHeader send;
-    int done = read_send_header(serialize_type, header, &pass->scratch, &send);
+    SignedFields *fields = pass->signers == NULL ? NULL : &pass->fields;
+    int done = read_send_header(serialize_type, header, &pass->scratch, fields, &send);
     if (done <= 0 || (send.sys_flag & INNER_BATCH_FLAGS) != 0 || body.size > pass->body_size_max)
         return done < 0 ? -1 : 0;
-    /* For these Python decodes and encodes the properties. */
-    if (send.has_long_names && !are_regular(send.properties))
+    if (fields != NULL && (done = authenticate(pass, body)) <= 0)
+        return done;
+    /* The general path decodes the properties of a message, and encodes them again. */
+    if (!send.is_batch && !are_regular(send.properties))
         return 0;
     done = find_topic(pass, send.topic);
     if (done <= 0 || send.queue_id < 0 || send.queue_id >= PyList_GET_SIZE(pass->tails))
@@ -611,46 +707,122 @@ static int stage(Pass *pass, int64_t serialize_type, Span header, Span body)
                          : stage_message(pass, &send, body, serialize_type);
 }
 
-/* Estimates the size of the records of some frames: the frames' size and half of it, because a
-   message in a batch has a short head. */
-static Py_ssize_t guess_size(PyObject *frames, Py_ssize_t first)
+/* The parts of a frame; returns 0 with an exception, or without one if Python must serve it. */
+static int take_frame(PyObject *frame, int64_t *serialize_type, Span *header, Span *body)
 {
-    Py_ssize_t size = 0, end = PyList_GET_SIZE(frames);
-    if (end - first > FRAMES_GUESSED_MAX)
-        end = first + FRAMES_GUESSED_MAX;
-    for (Py_ssize_t at = first; at < end && size < RECORDS_GUESS_MAX; at++) {
-        PyObject *frame = PyList_GET_ITEM(frames, at);
-        for (Py_ssize_t part = 1; PyTuple_Check(frame) && part < PyTuple_GET_SIZE(frame); part++) {
-            PyObject *bytes = PyTuple_GET_ITEM(frame, part);
-            size += PyBytes_Check(bytes) ? PyBytes_GET_SIZE(bytes) : 0;
-        }
+    if (!PyTuple_Check(frame) || PyTuple_GET_SIZE(frame) != 3) {
+        PyErr_SetString(PyExc_TypeError, "a frame is a tuple of three");
+        return 0;
     }
-    return (size < RECORDS_GUESS_MAX ? size : RECORDS_GUESS_MAX) * 3 / 2;
+    return fits_int64(PyTuple_GET_ITEM(frame, 0), serialize_type)
+           && take_span_of(PyTuple_GET_ITEM(frame, 1), header)
+           && take_span_of(PyTuple_GET_ITEM(frame, 2), body);
 }
 
-/* Stages the sends at the front; returns how many, -1 with an exception. */
-static Py_ssize_t stage_all(Pass *pass, PyObject *frames, Py_ssize_t first)
+/* Estimates the size of the records of some frames: the frames' size and half of it, because a
+   message in a batch has a short head. */
+static Py_ssize_t guess_size(PyObject *fronts)
 {
-    Py_ssize_t at = first;
-    for (; at < PyList_GET_SIZE(frames); at++) {
-        PyObject *frame = PyList_GET_ITEM(frames, at);
-        int64_t serialize_type;
-        Span header, body;
-        if (!PyTuple_Check(frame) || PyTuple_GET_SIZE(frame) != 3) {
-            PyErr_SetString(PyExc_TypeError, "a frame is a tuple of three");
-            return -1;
+    Py_ssize_t size = 0, left = FRAMES_GUESSED_MAX;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(fronts); i++) {
+        PyObject *frames = PyTuple_GET_ITEM(PyList_GET_ITEM(fronts, i), 1);
+        for (Py_ssize_t at = 0; at < PyList_GET_SIZE(frames) && left > 0; at++, left--) {
+            PyObject *frame = PyList_GET_ITEM(frames, at);
+            for (Py_ssize_t part = 1; PyTuple_Check(frame) && part < PyTuple_GET_SIZE(frame); part++) {
+                PyObject *bytes = PyTuple_GET_ITEM(frame, part);
+                size += PyBytes_Check(bytes) ? PyBytes_GET_SIZE(bytes) : 0;
+            }
+            if (size >= RECORDS_GUESS_MAX)
+                return RECORDS_GUESS_MAX * 3 / 2;
         }
-        if (!fits_int64(PyTuple_GET_ITEM(frame, 0), &serialize_type)
-            || !take_span_of(PyTuple_GET_ITEM(frame, 1), &header)
-            || !take_span_of(PyTuple_GET_ITEM(frame, 2), &body))
-            return PyErr_Occurred() ? -1 : at - first;
+    }
+    return size * 3 / 2;
+}
+
+/* Whether one more send may be staged, if *left* may be by their number. */
+static int has_room(const Pass *pass, Py_ssize_t left)
+{
+    return left > 0 && pass->records_size < RECORDS_SIZE_MAX;
+}
+
+/* Stages the sends at the front of *frames*, *left* of them at most; returns how many, -1 with an
+   exception. */
+static Py_ssize_t stage_front(Pass *pass, PyObject *frames, Py_ssize_t left)
+{
+    Py_ssize_t at = 0;
+    for (; at < PyList_GET_SIZE(frames) && has_room(pass, left - at); at++) {
+        int64_t serialize_type, batches = pass->batches;
+        Span header, body;
+        if (!take_frame(PyList_GET_ITEM(frames, at), &serialize_type, &header, &body))
+            return PyErr_Occurred() ? -1 : at;
         int done = stage(pass, serialize_type, header, body);
         if (done < 0)
             return -1;
         if (done == 0)
             break;
+        pass->sends += pass->batches == batches;
     }
-    return at - first;
+    return at;
+}
+
+/* Notes the topic that is not known to accept messages of its sender, if there is one. */
+static int note_unknown(Pass *pass)
+{
+    if (pass->unknown.data == NULL)
+        return 1;
+    PyObject *topic = PyUnicode_DecodeASCII(pass->unknown.data, pass->unknown.size, NULL);
+    PyObject *pair = topic == NULL ? NULL : PyTuple_Pack(2, pass->sendable, topic);
+    int is_noted = pair != NULL && PyList_Append(pass->unknown_topics, pair) == 0;
+    Py_XDECREF(topic);
+    Py_XDECREF(pair);
+    pass->unknown = (Span){NULL, 0};
+    return is_noted;
+}
+
+/* Begins to serve (connection, frames, born_host, sendable, signers); returns 0 with an exception. */
+static int enter(Pass *pass, PyObject *front, Py_ssize_t number)
+{
+    PyObject *signers = PyTuple_GET_ITEM(front, 4);
+    pass->signers = signers == Py_None ? NULL : signers;
+    if (pass->signers == NULL)
+        use_sendable(pass, PyTuple_GET_ITEM(front, 3));
+    pass->front = number;
+    return take_span_of(PyTuple_GET_ITEM(front, 2), &pass->born_host);
+}
+
+static int are_fronts(PyObject *fronts)
+{
+    int are_right = PyList_Check(fronts);
+    for (Py_ssize_t i = 0; are_right && i < PyList_GET_SIZE(fronts); i++) {
+        PyObject *front = PyList_GET_ITEM(fronts, i);
+        are_right = PyTuple_Check(front) && PyTuple_GET_SIZE(front) == 5
+                    && PyList_Check(PyTuple_GET_ITEM(front, 1))
+                    && PyDict_Check(PyTuple_GET_ITEM(front, 3))
+                    && (PyTuple_GET_ITEM(front, 4) == Py_None
+                        || PyDict_Check(PyTuple_GET_ITEM(front, 4)));
+    }
+    if (!are_right)
+        PyErr_SetString(PyExc_TypeError, "a list of fronts is needed");
+    return are_right;
+}
+
+/* Stages the sends of the fronts, *left* of them at most; returns 0 with an exception. */
+static int stage_all(Pass *pass, PyObject *fronts, Py_ssize_t left)
+{
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(fronts) && has_room(pass, left); i++) {
+        PyObject *front = PyList_GET_ITEM(fronts, i);
+        if (!enter(pass, front, i))
+            return 0;
+        Py_ssize_t count = stage_front(pass, PyTuple_GET_ITEM(front, 1), left);
+        PyObject *number = count < 0 ? NULL : PyLong_FromSsize_t(count);
+        int is_noted = number != NULL && PyList_Append(pass->taken, number) == 0;
+        Py_XDECREF(number);
+        if (!is_noted || !note_unknown(pass))
+            return 0;
+        left -= count;
+    }
+    pass->is_cut = !has_room(pass, left);
+    return 1;
 }
 
 #define RUN_FIELDS 6
@@ -754,14 +926,15 @@ static PyObject *count_up(PyObject *module, PyObject *counted)
     Py_RETURN_NONE;
 }
 
-static PyObject *owed_of(const Pass *pass)
+static PyObject *owed_of(const Pass *pass, PyObject *fronts)
 {
     PyObject *owed = PyList_New(pass->owed_count);
     for (Py_ssize_t i = 0; owed != NULL && i < pass->owed_count; i++) {
         const Owed *one = &pass->owed[i];
         Py_ssize_t end = i + 1 < pass->owed_count ? one[1].start : pass->answers.size;
-        PyObject *tuple = Py_BuildValue("y#LO", pass->answers.data + one->start, end - one->start,
-                                        (long long)one->log_offset,
+        PyObject *front = PyList_GET_ITEM(fronts, one->front);
+        PyObject *tuple = Py_BuildValue("Oy#O", PyTuple_GET_ITEM(front, 0),
+                                        pass->answers.data + one->start, end - one->start,
                                         one->waits ? Py_True : Py_False);
         if (tuple == NULL)
             Py_CLEAR(owed);
@@ -771,55 +944,65 @@ static PyObject *owed_of(const Pass *pass)
     return owed;
 }
 
-static PyObject *result_of(Pass *pass, Py_ssize_t taken)
+static PyObject *result_of(Pass *pass, PyObject *fronts)
 {
-    if (_PyBytes_Resize(&pass->records, pass->records_size) < 0)
+    if (pass->records == NULL)
+        pass->records = PyBytes_FromStringAndSize(NULL, 0);
+    else
+        _PyBytes_Resize(&pass->records, pass->records_size);
+    if (pass->records == NULL)
         return NULL;
     PyObject *runs = runs_of(pass), *counted = counted_of(pass);
-    PyObject *owed = owed_of(pass), *result = NULL;
+    PyObject *owed = owed_of(pass, fronts), *result = NULL;
     if (runs != NULL && counted != NULL && owed != NULL)
-        result = Py_BuildValue("nOOy#OOO", taken, pass->records, runs,
-                               pass->keys.data, pass->keys.size, counted, owed,
-                               pass->halves == NULL ? Py_None : pass->halves);
+        result = Py_BuildValue("OOLLOOOy#OOOLO", pass->taken, pass->is_cut ? Py_True : Py_False,
+                               (long long)pass->sends, (long long)pass->batches,
+                               pass->unknown_topics, pass->records, runs, pass->keys.data,
+                               pass->keys.size, counted, owed,
+                               pass->halves == NULL ? Py_None : pass->halves,
+                               (long long)pass->ids_used, pass->wants_ids ? Py_True : Py_False);
     Py_XDECREF(runs);
     Py_XDECREF(counted);
     Py_XDECREF(owed);
     return result;
 }
 
-/* take_sends(frames, first, sendable, common, born_host, log_offset, room_end, store_time_ms) */
+/* take_sends(fronts, count_max, common, id_start, id_number, log_offset, room_end, store_time_ms) */
 static PyObject *take_sends(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)module;
-    int64_t first;
+    int64_t count_max;
     Pass pass = {0};
     if (run_class == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "set_classes comes first");
         return NULL;
     }
-    if (nargs != 8 || !PyList_Check(args[0]) || !PyDict_Check(args[2])) {
-        PyErr_SetString(PyExc_TypeError, "a list, a number, a dict and five more are needed");
+    if (nargs != 8) {
+        PyErr_SetString(PyExc_TypeError, "eight arguments are needed");
         return NULL;
     }
-    pass.sendable = args[2];
-    if (!fits_int64(args[1], &first) || first < 0 || !take_common(args[3], &pass)
-        || !take_span_of(args[4], &pass.born_host) || !fits_int64(args[5], &pass.log_offset)
-        || !fits_int64(args[6], &pass.room_end) || !fits_int64(args[7], &pass.store_time_ms)) {
+    if (!are_fronts(args[0]) || !fits_int64(args[1], &count_max) || count_max < 0
+        || count_max > SLOTS_USED_MAX || !take_common(args[2], &pass)
+        || !take_span_of(args[3], &pass.ids) || !fits_int64(args[4], &pass.id_number)
+        || !fits_int64(args[5], &pass.log_offset) || !fits_int64(args[6], &pass.room_end)
+        || !fits_int64(args[7], &pass.store_time_ms)) {
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_OverflowError, "a number is too large, or negative");
         return NULL;
     }
+    /* Up to Python 3.11, an allocation may run finalizers; the fronts and tables must not change. */
+    int collects = PyGC_Disable();
     start_keys(&pass.keys);
-    pass.records_hint = guess_size(args[0], (Py_ssize_t)first);
-    Py_ssize_t taken = stage_all(&pass, args[0], (Py_ssize_t)first);
+    pass.records_hint = guess_size(args[0]);
+    pass.taken = PyList_New(0);
+    pass.unknown_topics = PyList_New(0);
     PyObject *result = NULL;
-    if (taken == 0 && pass.unknown.data != NULL)
-        result = PyUnicode_DecodeASCII(pass.unknown.data, pass.unknown.size, NULL);
-    else if (taken == 0)
-        result = Py_NewRef(Py_None);
-    else if (taken > 0)
-        result = result_of(&pass, taken);
+    if (pass.taken != NULL && pass.unknown_topics != NULL
+        && stage_all(&pass, args[0], (Py_ssize_t)count_max))
+        result = result_of(&pass, args[0]);
     free_pass(&pass);
+    if (collects)
+        PyGC_Enable();
     return result;
 }
 
@@ -836,9 +1019,45 @@ static PyObject *set_classes(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* make_key(secret) */
+static PyObject *make_key(PyObject *module, PyObject *secret)
+{
+    (void)module;
+    Span span;
+    unsigned char key[SIGNING_KEY_SIZE];
+    if (!take_span_of(secret, &span))
+        return NULL;
+    make_signing_key(span, key);
+    return PyBytes_FromStringAndSize((const char *)key, SIGNING_KEY_SIZE);
+}
+
+/* find_signer(frame, signers) */
+static PyObject *find_signer(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)module;
+    int64_t serialize_type;
+    Span header, body;
+    SignedFields fields;
+    PyObject *sendable, *user = NULL;
+    if (nargs != 2 || !PyDict_Check(args[1]))
+        return PyErr_Format(PyExc_TypeError, "a frame and a dict are needed");
+    if (!take_frame(args[0], &serialize_type, &header, &body)) {
+        if (PyErr_Occurred())
+            return NULL;
+        Py_RETURN_NONE;
+    }
+    if (serialize_type == SERIALIZE_JSON && read_json_fields(header, &fields))
+        user = find_user(args[1], &fields, body, &sendable);
+    if (user == NULL && PyErr_Occurred())
+        return NULL;
+    return user != NULL ? user : Py_NewRef(Py_None);
+}
+
 static PyMethodDef methods[] = {
     {"set_classes", set_classes, METH_VARARGS, NULL},
     {"count_up", count_up, METH_O, NULL},
+    {"make_key", make_key, METH_O, NULL},
+    {"find_signer", (PyCFunction)(void (*)(void))find_signer, METH_FASTCALL, NULL},
     {"take_sends", (PyCFunction)(void (*)(void))take_sends, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL}};
 

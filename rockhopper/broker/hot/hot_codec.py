@@ -3,10 +3,10 @@
 Pure functions over bytes, numbers and text, without a store or a connection: a compiled twin can
 replace them, as one does for the record encoder.
 
-Input: the headers of SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320), PULL_MESSAGE (11) and
-UPDATE_CONSUMER_OFFSET (15), in JSON with the code first; and those of 310 in any serialisation.
-Only the fields that a plain request uses are read; a header that lacks one, or has an invalid one,
-does not decode.
+Input: the headers of PULL_MESSAGE (11), in JSON with the code first. Only the fields that a plain
+request uses are read; a header that lacks one, or has an invalid one, does not decode. Compiled
+code reads the headers of sends (_send_headers.c), similar_requests.py those of acknowledgements and
+commits.
 
 Output: whole frames, ``>I frame length - 4, >I header length, header, body``, from templates that
 are made once: in a response to a send, only the numbers and the message's key vary.
@@ -19,58 +19,32 @@ from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION, RequestCode, SerializeType
-from rockhopper.protocol.command import Command, decode_header, encode_command
+from rockhopper.protocol.codes import MQ_VERSION, RequestCode, SerializeType
 from rockhopper.protocol.errors import MalformedHeaderError
 from rockhopper.protocol.headers.header_json import check_depth
 from rockhopper.protocol.requests.fields import Int32, Int64
 
-SEND_PREFIX = b'{"code":310'
-BATCH_PREFIX = b'{"code":320'
-PULL_PREFIX = b'{"code":11,'
-COMMIT_PREFIX = b'{"code":15,'
+
+def json_starts(*codes: int) -> tuple[bytes, ...]:
+    """Return how JSON headers with one of these codes begin, as known clients print them."""
+    return tuple(b'{"code":%b%d,' % (blank, code) for blank in (b"", b" ") for code in codes)
+
+
+PULL_STARTS = json_starts(RequestCode.PULL_MESSAGE)
+COMMIT_STARTS = json_starts(RequestCode.UPDATE_CONSUMER_OFFSET)
 SEND_STARTS: dict[int, tuple[bytes, ...]] = {
-    SerializeType.JSON: (SEND_PREFIX, BATCH_PREFIX, b'{"code":10,'),
+    SerializeType.JSON: json_starts(
+        RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_MESSAGE
+    ),
     SerializeType.ROCKETMQ: (b"\x01\x36", b"\x01\x40", b"\0\x0a"),
 }
 """The first bytes of headers of sends, by serialisation."""
-SIGNED = b"AccessKey"
-"""In signed headers, in every serialisation; the signature is verified where they are decoded."""
 # A shorter header is never nested too deeply for a decoder.
 _LONG_SIZE_BYTES = 1024
 _LENGTHS = ByteStruct(">II")
 _PLACE = re.compile("%016X|%d|%s")
 
 Header = TypeVar("Header")
-
-
-class SendFields(msgspec.Struct, gc=False):
-    """The fields of SEND_MESSAGE_V2 that a plain send needs; RocketMQ's one-letter names."""
-
-    a: str
-    b: str
-    e: int
-    f: int
-    g: int
-    h: int
-    i: str = ""
-    j: int = 0
-    m: bool = False
-    rh: str = ""
-
-
-class _SendHeader(msgspec.Struct, gc=False):
-    code: Literal[310]
-    opaque: Int32
-    extFields: SendFields  # noqa: N815 - the wire's name
-    flag: Int32 = 0
-
-
-class _BatchHeader(msgspec.Struct, gc=False):
-    code: Literal[320]
-    opaque: Int32
-    extFields: SendFields  # noqa: N815
-    flag: Int32 = 0
 
 
 class PullFields(msgspec.Struct, gc=False):
@@ -99,25 +73,6 @@ class PullHeader(msgspec.Struct, gc=False):
     flag: Int32 = 0
 
 
-class CommitFields(msgspec.Struct, gc=False):
-    """The fields of UPDATE_CONSUMER_OFFSET, by their wire names."""
-
-    consumerGroup: str  # noqa: N815
-    topic: str
-    queueId: Int32  # noqa: N815
-    commitOffset: Int64  # noqa: N815
-    rh: str = ""
-
-
-class CommitHeader(msgspec.Struct, gc=False):
-    """The header of UPDATE_CONSUMER_OFFSET."""
-
-    code: Literal[15]
-    opaque: Int32
-    extFields: CommitFields  # noqa: N815
-    flag: Int32 = 0
-
-
 # Invalid UTF-8 in a text raises UnicodeDecodeError.
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MalformedHeaderError)
 """Raised by the decoders for a header that must take the general path."""
@@ -135,24 +90,7 @@ def header_decoder(header_type: type[Header]) -> Callable[[bytes], Header]:
     return decode_header
 
 
-decode_send = header_decoder(_SendHeader)
-decode_batch = header_decoder(_BatchHeader)
-decode_commit = header_decoder(CommitHeader)
 decode_pull = header_decoder(PullHeader)
-
-
-def decode_other_send(serialize_type: int, header: bytes) -> tuple[SendFields, int, bool] | None:
-    """Return fields, opaque and oneway flag of a plain send with a binary or msgpack header."""
-    try:
-        command = decode_header(serialize_type, header)
-        if command.code != RequestCode.SEND_MESSAGE_V2 or command.is_response:
-            return None
-        # The general path rejects None, too.
-        fields = msgspec.convert(command.ext, SendFields, strict=False)
-    except (MalformedHeaderError, msgspec.ValidationError):
-        return None
-    return fields, command.opaque, command.is_oneway
-
 
 _TAIL = (
     '"flag":1,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
@@ -200,23 +138,3 @@ def json_frame(template: str, values: tuple[object, ...], body_size_bytes: int =
     header = (template % values).encode()
     size = len(header)
     return _LENGTHS.pack(size + 4 + body_size_bytes, size) + header
-
-
-def encode_other_frame(
-    common: Templates,
-    serialize_type: SerializeType | int,
-    log_offset: int,
-    queue_id: int,
-    queue_offset: int,
-    unique_key: str,
-    opaque: int,
-) -> bytes:
-    """Return the response to a send whose header was not JSON, in its serialisation."""
-    ext = {
-        **common.ext,
-        "msgId": f"{common.id_host}{log_offset:016X}",
-        "queueId": str(queue_id),
-        "queueOffset": str(queue_offset),
-        "transactionId": unique_key,
-    }
-    return encode_command(Command(0, opaque, FLAG_RESPONSE, ext=ext, serialize_type=serialize_type))

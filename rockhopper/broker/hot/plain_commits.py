@@ -4,18 +4,18 @@ Every other commit takes the general path (kernel/processors/offsets.py), which 
 response: offsets that go back, the first one of a queue, resets, logical queues.
 """
 
-from rockhopper.broker.hot.hot_codec import (
-    COMMIT_PREFIX,
-    COMMITTED,
-    UNDECODABLE,
-    CommitHeader,
-    decode_commit,
-    json_frame,
-)
+from rockhopper.broker.hot.similar_requests import RequestShape, encode_successes, read_similar
 from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.users.peer import Peer
-from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SerializeType
+from rockhopper.protocol.codes import FLAG_ONEWAY, RequestCode
 from rockhopper.protocol.frame import Frame
+from rockhopper.protocol.properties import parse_whole_number
+
+_SHAPE = RequestShape(
+    int(RequestCode.UPDATE_CONSUMER_OFFSET),
+    (b"topic", b"consumerGroup", b"queueId"),
+    (b"commitOffset",),
+)
 
 
 class PlainCommits:
@@ -34,52 +34,34 @@ class PlainCommits:
         Returns how many, and the responses; 0, with nothing done, if the first one must take the
         general path.
         """
-        answers: list[bytes] = []
-        place: tuple[str, str, int] | None = None
-        committed = count = 0
-        accepts_explicit = False
-        for at in range(first, len(frames)):
-            request = _decode(*frames[at][:2])
-            if request is None:
+        texts, rows = read_similar(frames, first, _SHAPE)
+        if not rows:
+            return 0, b""
+        topic, group, queue = texts
+        queue_id = parse_whole_number(queue)
+        known = self._get_committed(topic, group, queue_id)
+        if known is None:
+            return 0, b""
+        committed, count = known, 0
+        accepts_explicit = self._positions.accepts_explicit(connection, group, topic, queue_id)
+        answered: list[int] = []
+        for opaque, flag, offset in rows:
+            if offset < committed:
                 break
-            fields = request.extFields
-            its = fields.topic, fields.consumerGroup, fields.queueId
-            if place is None:
-                known = self._get_committed(*its)
-                if known is None:
-                    break
-                place, committed = its, known
-                accepts_explicit = self._positions.accepts_explicit(
-                    connection, fields.consumerGroup, fields.topic, fields.queueId
-                )
-            offset = fields.commitOffset
-            if its != place or offset < committed:
-                break
-            is_oneway = request.flag & FLAG_ONEWAY
-            if (is_oneway or not accepts_explicit) and not self._may_commit(
-                connection, request, offset
+            is_oneway = flag & FLAG_ONEWAY
+            if (is_oneway or not accepts_explicit) and not self._positions.may_commit(
+                connection, group, topic, queue_id, offset, is_explicit=not is_oneway
             ):
                 break
             committed = offset
             count += 1
             if not is_oneway:
-                answers.append(json_frame(COMMITTED, (request.opaque,)))
-        if place is not None and count:
-            self._note_seen(place[1], connection)
+                answered.append(opaque)
+        if count:
+            self._note_seen(group, connection)
             # No reader could have seen the offsets in between.
-            self._offsets.commit(*place, committed)
-        return count, b"".join(answers)
-
-    def _may_commit(self, connection: Peer, request: CommitHeader, offset: int) -> bool:
-        fields = request.extFields
-        return self._positions.may_commit(
-            connection,
-            fields.consumerGroup,
-            fields.topic,
-            fields.queueId,
-            offset,
-            is_explicit=not request.flag & FLAG_ONEWAY,
-        )
+            self._offsets.commit(topic, group, queue_id, committed)
+        return count, encode_successes(answered)
 
     def _get_committed(self, topic: str, group: str, queue_id: int) -> int | None:
         """Return the group's committed offset if a commit only needs to move it, else None."""
@@ -98,13 +80,3 @@ class PlainCommits:
         online = self._consumers.get(group)
         if online is None or connection not in online.members:
             self._consumers.seen_early(group, connection)
-
-
-def _decode(serialize_type: int, header: bytes) -> CommitHeader | None:
-    if serialize_type != SerializeType.JSON or not header.startswith(COMMIT_PREFIX):
-        return None
-    try:
-        request = decode_commit(header)
-    except UNDECODABLE:
-        return None
-    return None if request.flag & FLAG_RESPONSE or request.extFields.rh else request

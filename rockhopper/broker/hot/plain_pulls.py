@@ -1,19 +1,26 @@
-"""The plain pulls at the front of a pass, served by one call, if the C module was compiled.
+"""The plain pulls of a turn, from many connections, served by one call, if C was compiled.
 
 ``take_pulls`` is compiled (``_pulls.c``). It serves a pull if a pull with the same fields was
 allowed before on this connection, and topics, groups, consumers and settings have not changed
 since; if it wants all messages of its queue, or those that match an SQL92 expression; and if its
 messages are sound, and in the newest files or in one older file of the queue and one of the log.
-Python code locates the older files when a pull needs them. A pull at the end of its queue is held
-here until a message arrives. HotPass serves all other pulls, and the first of each kind; it is the
-oracle of the responses.
+Python code allows the first pull of each kind, and locates the older files when a pull needs them.
+A pull at the end of its queue is held here until a message arrives; that of a user is held by the
+general path, which checks it again then. The general path (kernel/processors/pulls.py) serves all
+other pulls; it is the oracle of the responses.
 """
 
-from collections.abc import Callable
-from mmap import mmap
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from rockhopper.broker.hot.hot_codec import PullHeader, decode_pull, json_frame, pieces, templates
+from rockhopper.broker.hot.hot_codec import (
+    UNDECODABLE,
+    PullHeader,
+    decode_pull,
+    json_frame,
+    pieces,
+    templates,
+)
 from rockhopper.broker.kernel.events import KernelListener
 from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.kernel.processors.pulls import PULL_CODES
@@ -24,17 +31,17 @@ from rockhopper.broker.observing.stats import GroupTraffic, QueueReads
 from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX
 from rockhopper.broker.server.remoting.connection import RemotingConnection
 from rockhopper.broker.server.remoting.dispatcher import encode_response, refusal_response
-from rockhopper.broker.server.remoting.permissions import check_subscriber
 from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.selecting import Test
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.broker.store.reading.get_result import GetResult
-from rockhopper.broker.users.access import AccessRules, Resource
+from rockhopper.broker.users.access import AccessRules, Action, Resource, ResourceKind
 from rockhopper.broker.users.errors import Refusal
+from rockhopper.broker.users.guard import guard_of
 from rockhopper.broker.users.peer import Peer, Principal
-from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.compiled import import_compiled
 from rockhopper.protocol.frame import Frame
@@ -47,22 +54,32 @@ place that is not in the newest files: the mapping of units and its start, the m
 and its [start, end), any of which may have been closed since; and the test that selects messages by
 their properties."""
 
-Taken: TypeAlias = tuple[
+Front: TypeAlias = tuple[list[Frame], int, dict[bytes, Readable], bool]
+"""Frames of a connection, the number of the first one to serve, what the connection may read, and
+whether its pulls may wait."""
+
+Served: TypeAlias = tuple[
     int,
     bytes | None,
-    list[tuple[Readable, int, int, int, int, int]],
-    list[tuple[str, str, int, int]],
     bytes | None,
     Readable | None,
     int,
     list[tuple[int, Readable, int, int]],
 ]
-"""The result of serving some pulls: how many; their responses; the numbers to count for each queue,
-that is pulls, messages, bytes, the next offset, and how many messages were tested by their
-properties; the commits that came with them, as topic, group, queue and offset; the key of the first
-pull of an unknown kind; the entry and offset of the first pull whose messages are in files that
-were not located yet; and the pulls that wait for the next message of their queue: frame number,
-entry, offset and wait in ms."""
+"""The result of serving some pulls of a front: how many; their responses; the key of the first pull
+of an unknown kind; the entry and offset of the first pull whose messages are in files that were not
+located yet; and the pulls that wait for the next message of their queue: frame number, entry,
+offset and wait in ms."""
+
+Taken: TypeAlias = tuple[
+    list[Served],
+    list[tuple[Readable, int, int, int, int, int, int]],
+    list[tuple[str, str, int, int]],
+]
+"""The results of the fronts that were reached; the numbers to count for each queue, that is pulls,
+messages, bytes, the offsets after the last message and after the newest one, and how many messages
+were tested by their properties; and the commits that came with the pulls, as topic, group, queue
+and offset."""
 
 _pulls = import_compiled("rockhopper.broker.hot._pulls")
 take_pulls: Callable[..., Taken] | None = None if _pulls is None else _pulls.take_pulls
@@ -71,6 +88,8 @@ take_pulls: Callable[..., Taken] | None = None if _pulls is None else _pulls.tak
 _PULLED = templates("", b"", trace_on=False).pulled
 _MASTER = '"suggestWhichBrokerId":"0"'
 _KEY = "readable"
+PULLS_PER_CALL_MAX = 384
+"""To hold so many takes two milliseconds."""
 # For one connection; a client has one for each queue that it pulls.
 KINDS_MAX = 4096
 
@@ -97,36 +116,8 @@ class PlainReply:
         """See PullReply."""
 
 
-class SubscriberReply(PlainReply):
-    """Replies to a plain pull of a user, who may lose the permission to read."""
-
-    __slots__ = ("_access", "_principal", "_resources")
-
-    def __init__(
-        self,
-        connection: RemotingConnection,
-        opaque: int,
-        access: AccessRules,
-        principal: Principal,
-        resources: tuple[Resource, ...],
-    ) -> None:
-        super().__init__(connection, opaque)
-        self._access = access
-        self._principal = principal
-        self._resources = resources
-
-    def check_access(self) -> None:
-        """See PullReply."""
-        check_subscriber(self._access, self._principal, self._resources)
-
-
-def pull_of(
-    connection: RemotingConnection, request: PullHeader, reply: PlainReply | None = None
-) -> Pull:
-    """Return the pull for a request header.
-
-    *reply* answers it; without one, it is answered with no further check of access.
-    """
+def pull_of(connection: RemotingConnection, request: PullHeader) -> Pull:
+    """Return the pull for a request header."""
     fields = request.extFields
     return Pull(
         connection,
@@ -142,7 +133,7 @@ def pull_of(
         fields.subscription,
         fields.expressionType,
         fields.subVersion,
-        reply or PlainReply(connection, request.opaque),
+        PlainReply(connection, request.opaque),
     )
 
 
@@ -191,7 +182,8 @@ class _ParkedPull(ParkedPull):
 class PlainPulls(KernelListener, CatalogListener):
     """The pulls that are known to be allowed, and the responses to them."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, access: AccessRules) -> None:
+        self._guard = guard_of(access)
         self._puller = kernel.puller
         self._store = kernel.store
         self._stats = kernel.stats
@@ -224,48 +216,96 @@ class PlainPulls(KernelListener, CatalogListener):
         """Check every permission again."""
         self._epoch += 1
 
-    def serve(
-        self, reply_batch: ReplyBatch, frames: list[Frame], first: int, *, may_park: bool = True
-    ) -> tuple[int, bytes | None]:
-        """Serve the pulls from frame *first* on that compiled code can serve.
+    def serve_signed(self, reply_batch: ReplyBatch, frame: Frame, principal: Principal) -> int:
+        """Serve a pull that *principal* has signed, as ``serve``, if it does not have to wait.
 
-        Returns how many, and the key for ``allow`` of the next one, if it is a pull of a kind that
-        was not served yet. Without *may_park*, pulls that would have to wait are not served.
+        While it waits, its user or the rules may change, so the general path holds it.
         """
-        store = self._store
-        log = store.log.newest()
-        needs_looks = self._offsets.has_resets or self._topics.mappings
-        if take_pulls is None or log is None or needs_looks:
-            return 0, None
-        may_park = may_park and self._long_polling.has_room(
-            reply_batch.connection, len(frames) - first
-        )
-        at, placed_at = first, -1
-        while True:
-            count, key, misplaced, offset = self._take(reply_batch, frames, at, log, may_park)
-            at += count
-            # If it could not be served at its place either, Python must serve it.
-            if misplaced is None or placed_at == at or not self._place(misplaced, offset):
-                return at - first, key
-            placed_at = at
+        return self.serve(reply_batch, [frame], 0, may_park=False, principal=principal)
 
-    def _take(
+    def serve(
         self,
         reply_batch: ReplyBatch,
         frames: list[Frame],
         first: int,
-        log: tuple[mmap, int, int],
-        may_park: bool,
-    ) -> tuple[int, bytes | None, Readable | None, int]:
-        assert take_pulls is not None
+        *,
+        may_park: bool = True,
+        principal: Principal | None = None,
+    ) -> int:
+        """Serve the pulls from frame *first* on that compiled code can serve; return how many.
+
+        Without *may_park*, pulls that would have to wait are not served. *principal* has signed
+        them, where users are required.
+        """
+        if not self._may_serve():
+            return 0
+        connection = reply_batch.connection
+        may_park = may_park and self._long_polling.has_room(connection, len(frames) - first)
+        readable = self._readable(connection, principal)
+        at, allowed_at, placed_at = first, -1, -1
+        while True:
+            front = frames, at, readable, may_park
+            (served,) = self._take([front], PASS_BYTES_MAX - reply_batch.size_bytes)
+            count, answers, key, misplaced, offset, parked = served
+            reply_batch.count(RequestCode.PULL_MESSAGE, count - len(parked))
+            if answers is not None:
+                reply_batch.answer(answers)
+            self._park_all(connection, frames, parked)
+            at += count
+            if key is not None and allowed_at != at:
+                allowed_at = at
+                if self._allow(connection, frames[at][1], key, readable, principal):
+                    continue
+            # If it could not be served at its place either, the general path must serve it.
+            if misplaced is None or placed_at == at or not self._place(misplaced, offset):
+                return at - first
+            placed_at = at
+
+    def serve_turn(self, connections: Sequence[RemotingConnection]) -> None:
+        """Serve the pulls at the fronts of the backlogs of *connections* together.
+
+        Those of a kind that is not known yet, or in files that were not located, are left for the
+        pass of their connection, as are those beyond PULLS_PER_CALL_MAX or PASS_BYTES_MAX.
+        """
+        if not self._may_serve():
+            return
+        began_s, has_room = self._times.now_s(), self._long_polling.has_room
+        fronts: list[Front] = []
+        room = PULLS_PER_CALL_MAX
+        for connection in connections:
+            frames = connection.backlog
+            room -= len(frames)
+            if room < 0:
+                break
+            may_park = has_room(connection, len(frames))
+            fronts.append((frames, 0, self._readable(connection, None), may_park))
+        answered = 0
+        for connection, (count, answers, *_, parked) in zip(
+            connections, self._take(fronts, PASS_BYTES_MAX), strict=False
+        ):
+            if not count:
+                continue
+            frames, connection.backlog = connection.backlog, connection.backlog[count:]
+            answered += count - len(parked)
+            if answers is not None:
+                connection.write(answers)
+            self._park_all(connection, frames, parked)
+        if answered:
+            self._times.served({RequestCode.PULL_MESSAGE: answered}, began_s)
+
+    def _may_serve(self) -> bool:
+        needs_looks = self._offsets.has_resets or self._topics.mappings
+        return not (take_pulls is None or needs_looks or self._store.log.newest() is None)
+
+    def _take(self, fronts: list[Front], answers_size_max: int) -> list[Served]:
         store = self._store
-        limits = store.reading.reader.limits
+        log, limits = store.log.newest(), store.reading.reader.limits
+        assert take_pulls is not None
+        assert log is not None
         store.reading.reader.stage.begin_between()
         try:
-            taken = take_pulls(
-                frames,
-                first,
-                self._readable(reply_batch.connection),
+            served, counted, commits = take_pulls(
+                fronts,
                 self._pieces,
                 (
                     limits.count_in_memory,
@@ -273,30 +313,34 @@ class PlainPulls(KernelListener, CatalogListener):
                     limits.memory_bytes,
                     limits.scan_count,
                 ),
-                PASS_BYTES_MAX - reply_batch.size_bytes,
+                answers_size_max,
                 *log,
                 store.reading.reader.tail_start,
-                may_park,
             )
         finally:
             store.reading.reader.stage.finish_read()
-        count, answers, counted, commits, key, misplaced, offset, parked = taken
         for commit in commits:
             self._offsets.commit(*commit)
-        reply_batch.count(RequestCode.PULL_MESSAGE, count - len(parked))
-        for (_, traffic, reads, *_), pulls, messages, size_bytes, next_offset, tested in counted:
+        for (_, traffic, reads, *_), pulls, messages, size_bytes, *offsets, tested in counted:
             store.reading.reader.stage.tested_count += tested
             self._stats.get_found += pulls
             traffic.calls += pulls
             traffic.messages += messages
             traffic.bytes += size_bytes
             reads.calls += pulls
+            next_offset, furthest_offset = offsets
+            reads.come_to(furthest_offset)
             reads.come_to(next_offset)
-        if answers is not None:
-            reply_batch.answer(answers)
-        for at, readable, pull_offset, suspend_ms in parked:
-            self._park(reply_batch.connection, frames[at], readable, pull_offset, suspend_ms)
-        return count, key, misplaced, offset
+        return served
+
+    def _park_all(
+        self,
+        connection: RemotingConnection,
+        frames: list[Frame],
+        parked: list[tuple[int, Readable, int, int]],
+    ) -> None:
+        for at, entry, offset, suspend_ms in parked:
+            self._park(connection, frames[at], entry, offset, suspend_ms)
 
     def _park(
         self,
@@ -308,7 +352,8 @@ class PlainPulls(KernelListener, CatalogListener):
     ) -> None:
         queue = readable[0]
         self._stats.get_missed += 1
-        tail = self._store.staging.tail(queue.topic, queue.queue_id)
+        staging, key = self._store.staging, (queue.topic, queue.queue_id)
+        tail = staging.tails.get(key) or staging.tail(*key)
         parked = _ParkedPull(self, connection, frame, tail, offset)
         wait_ms = suspend_ms if self._settings.long_polling else self._settings.short_polling_ms
         self._long_polling.park(parked, wait_ms / 1000)
@@ -321,22 +366,40 @@ class PlainPulls(KernelListener, CatalogListener):
 
     def _serve_woken(self) -> None:
         woken, self._woken = self._woken, {}
-        for connection, frames in woken.items():
-            if connection.closed:
-                continue
-            times = self._times
-            reply_batch = ReplyBatch(
-                self._store, self._stats, connection, times, times.now_s(), has_waited=True
+        began_s, times = self._times.now_s(), self._times
+        connections = [connection for connection in woken if not connection.closed]
+        fronts: list[Front] = [
+            (woken[connection], 0, self._readable(connection, None), False)
+            for connection in connections
+        ]
+        answered = 0
+        served = self._take(fronts, PASS_BYTES_MAX) if self._may_serve() else []
+        for connection, (count, answers, *_) in zip(connections, served, strict=False):
+            answered += count
+            del woken[connection][:count]
+            if answers is not None:
+                connection.write(answers)
+        if answered:
+            times.record_requests(
+                RequestCode.PULL_MESSAGE, ResponseCode.SUCCESS, began_s, answered, has_waited=True
             )
-            at = 0
-            while at < len(frames):
-                at += self.serve(reply_batch, frames, at, may_park=False)[0]
-                if reply_batch.size_bytes > PASS_BYTES_MAX:
-                    reply_batch.flush()
-                elif at < len(frames):
-                    self.answer_now(connection, frames[at][1])
-                    at += 1
-            reply_batch.flush()
+        for connection in connections:
+            if woken[connection]:
+                self._serve_rest(connection, woken[connection])
+
+    def _serve_rest(self, connection: RemotingConnection, frames: list[Frame]) -> None:
+        """Respond to pulls that have waited, one connection alone."""
+        times = self._times
+        reply_batch = ReplyBatch(connection, times, times.now_s(), has_waited=True)
+        at = 0
+        while at < len(frames):
+            at += self.serve(reply_batch, frames, at, may_park=False)
+            if reply_batch.size_bytes > PASS_BYTES_MAX:
+                reply_batch.flush()
+            elif at < len(frames):
+                self.answer_now(connection, frames[at][1])
+                at += 1
+        reply_batch.flush()
 
     def answer_now(self, connection: RemotingConnection, header: bytes) -> None:
         """Respond to a pull that has waited."""
@@ -355,39 +418,73 @@ class PlainPulls(KernelListener, CatalogListener):
         place[:] = (*units[:2], *records)
         return True
 
-    def allow(self, key: bytes, pull: Pull) -> None:
-        """Remember that *pull* may read its queue, unless that must be checked each time.
+    def _allow(
+        self,
+        connection: RemotingConnection,
+        header: bytes,
+        key: bytes,
+        readable: dict[bytes, Readable],
+        principal: Principal | None,
+    ) -> bool:
+        """Remember whether a pull may read its queue without further checks, and return it.
 
         Nothing is remembered for a queue from which the group has received no message yet.
         """
+        request = _decode_plain(header)
+        if request is None:
+            return False
+        pull = pull_of(connection, request)
+        if not self._may_read(principal, pull):
+            return False
         plain = self._puller.plain_read(pull)
         if plain is None:
-            return
+            return False
         queue, sql = plain
         traffic = self._stats.get_pull_traffic(pull.topic, pull.group)
         reads = traffic.queues.get(pull.queue_id)
-        if reads is not None:
-            test = None if sql is None else self._store.reading.reader.stage.test_of(sql)
-            if sql is not None and test is None:
-                return
-            readable = self._readable(pull.connection)
-            if len(readable) >= KINDS_MAX:
-                readable.clear()
-            readable[key] = queue, traffic, reads, pull.topic, pull.group, [], test
+        if reads is None:
+            return False
+        test = None if sql is None else self._store.reading.reader.stage.test_of(sql)
+        if sql is not None and test is None:
+            return False
+        if len(readable) >= KINDS_MAX:
+            readable.clear()
+        readable[key] = queue, traffic, reads, pull.topic, pull.group, [], test
+        return True
 
-    def _readable(self, connection: Peer) -> dict[bytes, Readable]:
+    def _may_read(self, principal: Principal | None, pull: Pull) -> bool:
+        if principal is None:
+            return True
+        assert self._guard is not None
+        resources = (ResourceKind.TOPIC, pull.topic), (ResourceKind.GROUP, pull.group)
+        return all(
+            self._guard.may(principal, Action.SUB, Resource(kind, name)) for kind, name in resources
+        )
+
+    def _readable(self, connection: Peer, principal: Principal | None) -> dict[bytes, Readable]:
+        epoch = self._epoch, 0 if self._guard is None else self._guard.generation
+        user = "" if principal is None else principal.user
         known = connection.attributes.get(_KEY)
-        if isinstance(known, _ReadableEntries) and known.epoch == self._epoch:
-            return known.readable
-        known = connection.attributes[_KEY] = _ReadableEntries(self._epoch)
-        return known.readable
+        if not isinstance(known, _ReadableEntries) or known.epoch != epoch:
+            known = connection.attributes[_KEY] = _ReadableEntries(epoch)
+        return known.by_user.setdefault(user, {})
+
+
+def _decode_plain(header: bytes) -> PullHeader | None:
+    try:
+        request = decode_pull(header)
+    except UNDECODABLE:
+        return None
+    is_odd = request.flag & (FLAG_ONEWAY | FLAG_RESPONSE) or request.extFields.rh
+    return None if is_odd else request
 
 
 class _ReadableEntries:
-    """The entries that one connection may read, until something changes."""
+    """The entries that the users of one connection may read, until something changes."""
 
-    __slots__ = ("epoch", "readable")
+    __slots__ = ("by_user", "epoch")
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: tuple[int, int]) -> None:
         self.epoch = epoch
-        self.readable: dict[bytes, Readable] = {}
+        self.by_user: dict[str, dict[bytes, Readable]] = {}
+        """Without users, those of all are of the user without a name."""

@@ -1,6 +1,6 @@
 """Kernel: the parts of the broker that serve requests and that a feature may use."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rockhopper.broker.kernel.events import KernelListener
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
@@ -29,8 +29,7 @@ from rockhopper.broker.store.put import Redirect
 from rockhopper.broker.users.access import AccessRules
 
 
-@dataclass(frozen=True)
-class Scheduled:
+class Scheduled(NamedTuple):
     """Delivery at a later time: delay levels and timers."""
 
     delayed: DelayedDelivery
@@ -39,8 +38,7 @@ class Scheduled:
     """Where a message with these properties is stored first."""
 
 
-@dataclass(frozen=True)
-class Kernel:
+class Kernel(NamedTuple):
     """The open store and everything over it that is not a feature."""
 
     config: BrokerConfig

@@ -6,13 +6,12 @@ a new master is known before it has registered anywhere.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 MASTER_ID = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Advertisement:
+class Advertisement(NamedTuple):
     """One broker of a set; without arguments, a standalone broker."""
 
     replica_id: int = 0
@@ -23,7 +22,7 @@ class Advertisement:
     """The epoch of the newest election that it knows from the engine."""
     elected_id: int = 0
     """The replica id of the elected master; 0 if not known."""
-    addresses: Mapping[int, str] = field(default_factory=dict)
+    addresses: Mapping[int, str] = {}
     """The client addresses of the running replicas, by replica id; its own entry is ignored."""
     shows_followers: bool = True
     """Whether routes include followers."""

@@ -1,9 +1,8 @@
 """Users and permissions: RocketMQ's authentication and authorization settings (since 5.3)."""
 
 import json
-from dataclasses import dataclass
 
-from rockhopper.broker.settings.setting_fields import SettingError, setting
+from rockhopper.broker.settings.setting_fields import SettingError, setting, settings_dataclass
 from rockhopper.protocol.signing import Credentials
 
 SECRET_KEYS = ("initAuthenticationUser", "innerClientAuthenticationCredentials")
@@ -18,7 +17,7 @@ def _code(text: str) -> int:
     return int(text)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@settings_dataclass(frozen=True, repr=False)
 class AuthConfig:
     """Users and permissions; none by default, because ports listen only on loopback by default."""
 

@@ -14,10 +14,8 @@ come, later over earlier, from the defaults here, ``-c broker.conf``, the enviro
 (ROCKHOPPER_<KEY>) and flags: see config_file.py.
 """
 
-# ruff: noqa: RUF009  (setting() makes fields; it is no shared mutable default)
-
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from rockhopper.broker.settings.advertise import AdvertiseRule, parse_rule
@@ -32,7 +30,12 @@ from rockhopper.broker.settings.live_settings import (
 )
 from rockhopper.broker.settings.nameserver_config import NameServiceConfig as NameServiceConfig
 from rockhopper.broker.settings.replica_config import ReplicaConfig as ReplicaConfig
-from rockhopper.broker.settings.setting_fields import SettingError, check_fields, setting
+from rockhopper.broker.settings.setting_fields import (
+    SettingError,
+    check_fields,
+    setting,
+    settings_dataclass,
+)
 from rockhopper.broker.settings.store_config import FlushDiskType as FlushDiskType
 from rockhopper.broker.settings.store_config import StoreConfig as StoreConfig
 from rockhopper.broker.settings.tls_config import TlsConfig as TlsConfig
@@ -63,7 +66,7 @@ def parse_address(text: str) -> str:
     return text
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings_dataclass(frozen=True)
 class BrokerConfig:
     """The process: its names, its ports, its permissions."""
 

@@ -1,13 +1,11 @@
 """The settings of a master that RocketMQ's slaves follow: defaults and costs."""
 
-from dataclasses import dataclass
-
-from rockhopper.broker.settings.setting_fields import check_fields, setting
+from rockhopper.broker.settings.setting_fields import check_fields, setting, settings_dataclass
 
 REPLICAS_MAX = 1000
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings_dataclass(frozen=True)
 class ClassicConfig:
     """The settings for haMode=classic, besides haListenPort, slaveTimeout and minInSyncReplicas."""
 

@@ -8,7 +8,6 @@ not settings.
 """
 
 import dataclasses
-import difflib
 import os
 import re
 import stat
@@ -122,9 +121,11 @@ _KNOWN_KEYS = (
 )
 HIDDEN = "(set)"
 """Shown in place of a secret."""
-# Settings of clients on this machine, see tls.py and credentials.py in client/network/.
-_CLIENTS_OWN = frozenset(
+# Settings of clients on this machine (tls.py and credentials.py in client/network/), and of the
+# loader of compiled code (protocol/compiled.py).
+_NOT_OURS = frozenset(
     {
+        "PUREPYTHON",
         *("TLS", "TLSCA", "TLSCERT", "TLSKEY", "TLSVERIFY"),
         *("ACCESSKEY", "SECRETKEY", "CREDENTIALSFILE"),
     }
@@ -430,7 +431,7 @@ def _from_environment(environment: Mapping[str, str]) -> Layer:
     for name, text in environment.items():
         if name.upper().startswith(ENVIRONMENT_PREFIX) and not _is_of_kubernetes(name, text):
             bare = name[len(ENVIRONMENT_PREFIX) :].replace("_", "")
-            if bare.upper() in _CLIENTS_OWN:
+            if bare.upper() in _NOT_OURS:
                 continue
             layer.set(key_of.get(bare.upper(), bare), text, f"environment variable {name}")
     return layer
@@ -492,5 +493,7 @@ def _warning(key: str, place: str | None) -> str:
 
 def _nearest(key: str) -> str:
     lower_case = {known.lower(): known for known in _KNOWN_KEYS}
+    import difflib  # of errors only
+
     nearest = difflib.get_close_matches(key.lower(), lower_case, n=1)
     return f"; did you mean {lower_case[nearest[0]]}?" if nearest else ""

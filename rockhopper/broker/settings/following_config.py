@@ -1,12 +1,15 @@
 """The settings of a broker that follows another: defaults and costs."""
 
-from dataclasses import dataclass
-
-from rockhopper.broker.settings.setting_fields import SettingError, check_fields, setting
+from rockhopper.broker.settings.setting_fields import (
+    SettingError,
+    check_fields,
+    setting,
+    settings_dataclass,
+)
 from rockhopper.protocol.addresses import split_address
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings_dataclass(frozen=True)
 class FollowingConfig:
     """The broker that this one copies, instead of serving clients."""
 

@@ -5,12 +5,14 @@ attributes of the frozen BrokerConfig and StoreConfig. Code that uses a setting 
 reads the value each time, so a change takes effect everywhere.
 """
 
-# ruff: noqa: RUF009  (setting() makes fields; it is no shared mutable default)
-
-from dataclasses import dataclass
 from enum import Enum
 
-from rockhopper.broker.settings.setting_fields import SettingError, check_fields, setting
+from rockhopper.broker.settings.setting_fields import (
+    SettingError,
+    check_fields,
+    setting,
+    settings_dataclass,
+)
 from rockhopper.protocol.store.delay_levels import DEFAULT_DELAY_LEVELS, delays_ms
 from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
 
@@ -37,7 +39,7 @@ class InitialOffset(Enum):
     STRICT = "strict"
 
 
-@dataclass(kw_only=True)
+@settings_dataclass(frozen=False)
 class LiveSettings:
     """The broker's present permissions and behaviour."""
 
@@ -131,7 +133,7 @@ class LiveSettings:
             raise SettingError("messageDelayLevel", self.delay_levels, str(error)) from None
 
 
-@dataclass(kw_only=True)
+@settings_dataclass(frozen=False)
 class LivePullSettings:
     """How pulls are served at present."""
 
@@ -176,7 +178,7 @@ class LivePullSettings:
         check_fields(self)
 
 
-@dataclass(kw_only=True)
+@settings_dataclass(frozen=False)
 class LivePopSettings:
     """How messages are popped at present."""
 
@@ -212,7 +214,7 @@ class LivePopSettings:
         check_fields(self)
 
 
-@dataclass(kw_only=True)
+@settings_dataclass(frozen=False)
 class LiveTransactionSettings:
     """How long transactions stay open at present, and how often they are checked."""
 
@@ -244,7 +246,7 @@ class LiveTransactionSettings:
         check_fields(self)
 
 
-@dataclass(kw_only=True)
+@settings_dataclass(frozen=False)
 class LiveStoreSettings:
     """The store's present limits, query sizes and retention."""
 

@@ -1,11 +1,9 @@
 """The settings of the name server, embedded or alone: defaults and costs."""
 
-from dataclasses import dataclass
-
-from rockhopper.broker.settings.setting_fields import check_fields, setting
+from rockhopper.broker.settings.setting_fields import check_fields, setting, settings_dataclass
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings_dataclass(frozen=True)
 class NameServiceConfig:
     """The name server's settings, embedded or alone."""
 

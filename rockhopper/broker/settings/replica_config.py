@@ -1,18 +1,20 @@
 """The settings of a replica set: defaults and costs. See docs/replication.md."""
 
-# ruff: noqa: RUF009  (setting() makes fields; it is no shared mutable default)
-
 import re
 import ssl
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
 from rockhopper.broker.settings.auth_config import HIDDEN
-from rockhopper.broker.settings.setting_fields import SettingError, check_fields, setting
+from rockhopper.broker.settings.setting_fields import (
+    SettingError,
+    check_fields,
+    setting,
+    settings_dataclass,
+)
 from rockhopper.protocol.addresses import split_address
 
 REPLICA_ID_MAX = 1000
@@ -45,7 +47,7 @@ class EngineAddress(NamedTuple):
         return tuple(each.strip() for each in self.place.split(",") if each.strip())
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings_dataclass(frozen=True)
 class ReplicaConfig:
     """The replica set of this broker, if it has one."""
 

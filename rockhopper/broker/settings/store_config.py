@@ -1,8 +1,6 @@
 """The settings of the store (sizes, flushing, reading, retention): defaults and costs."""
 
-# ruff: noqa: RUF009  (setting() makes fields; it is no shared mutable default)
-
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from rockhopper.broker.settings.live_settings import (
@@ -12,7 +10,12 @@ from rockhopper.broker.settings.live_settings import (
     LiveStoreSettings,
     check_hours,
 )
-from rockhopper.broker.settings.setting_fields import SettingError, check_fields, setting
+from rockhopper.broker.settings.setting_fields import (
+    SettingError,
+    check_fields,
+    setting,
+    settings_dataclass,
+)
 from rockhopper.protocol.store.queue_layout import (
     INDEX_ENTRY_COUNT_MAX,
     INDEX_SLOT_COUNT,
@@ -23,7 +26,7 @@ ROCKETMQ_QUEUE_UNIT_BYTES = 20
 ROCKETMQ_BATCH_QUEUE_UNIT_BYTES = 46
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings_dataclass(frozen=True)
 class StoreConfig:
     """The store directory: sizes, flushing, reading, retention."""
 

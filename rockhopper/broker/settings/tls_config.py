@@ -4,15 +4,17 @@ The keys are RocketMQ's ``tls.*`` (its JVM properties, or those of the file tls.
 like the other settings: tls.server.mode is tlsServerMode.
 """
 
-# ruff: noqa: RUF009  (setting() makes fields; it is no shared mutable default)
-
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from rockhopper.broker.settings.setting_fields import SettingError, check_fields, setting
+from rockhopper.broker.settings.setting_fields import (
+    SettingError,
+    check_fields,
+    setting,
+    settings_dataclass,
+)
 from rockhopper.paths import expand_home
 from rockhopper.protocol.bodies.properties_text import decode_properties_text
 from rockhopper.protocol.errors import MalformedBodyError
@@ -37,7 +39,7 @@ class ClientAuth(Enum):
     REQUIRE = "require"
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings_dataclass(frozen=True)
 class TlsConfig:
     """The protection of connections."""
 

@@ -2,8 +2,8 @@
 
 The gateways call it. The dispatcher calls it for every request of the general path, by the
 permissions that its row of the processor table declares (server/remoting/permissions.py). The hot
-pass calls it when it admits a topic, and for each pull, and leaves signed requests to the general
-path.
+pass calls it when it admits a topic or a pull for a user, and leaves signed requests other than
+sends and pulls to the general path.
 
 Without users (guard.py) every client may do everything, except administer from other hosts, which
 ``remoteAdmin`` allows.

@@ -34,6 +34,11 @@ class FailureAllowance:
         self._buckets: dict[str, tuple[float, float]] = {}
         self._names_max = names_max
 
+    @property
+    def is_untouched(self) -> bool:
+        """Whether no name has failed, so that none can be throttled."""
+        return not self._buckets
+
     def count_left(self, name: str, now_s: float) -> float:
         """Return how often *name* may still fail now."""
         left, at_s = self._buckets.get(name, (FAILURES_PER_S, now_s))
@@ -99,11 +104,15 @@ class Authenticator:
         is_right = hmac.compare_digest(user.secret.encode(), secret.encode())
         return self._conclude(access_key, user, host, None, is_right=is_right)
 
+    def is_throttled(self, access_key: str, host: str, failures: FailureAllowance | None) -> bool:
+        """Return whether a name has failed so often that its signatures are not checked now."""
+        counted, name = self._choose_counter(access_key, host, failures)
+        return counted.count_left(name, self._clock()) < 1
+
     def _find_claimed_user(
         self, access_key: str, host: str, failures: FailureAllowance | None
     ) -> User:
-        counted, name = self._choose_counter(access_key, host, failures)
-        if counted.count_left(name, self._clock()) < 1:
+        if self.is_throttled(access_key, host, failures):
             raise self._refusal(host)
         return self.users.get(access_key, _NOBODY)
 

@@ -67,20 +67,25 @@ class Guard(AccessRules):
         self._indexes: dict[str, RuleIndex] = {}
         self._verdicts: dict[Principal, dict[Question, bool]] = {}
         self.authenticator = Authenticator({}, is_enabled=authenticates)
+        self.generation = 0
+        """Counts the changes of users and rules: what was decided before may be wrong."""
 
     def use(self, users: Mapping[str, User], rules: Mapping[str, Sequence[Rule]]) -> None:
         """Decide by these users and rules from now on; call ``rules_changed`` when they change."""
         self._users, self._rules = users, rules
         self.authenticator.users = users
-        self._indexes.clear()
-        self._verdicts.clear()
+        self._forget_decisions()
 
     def rules_changed(self) -> None:
         """Drop cached decisions, and notify the listeners."""
-        self._indexes.clear()
-        self._verdicts.clear()
+        self._forget_decisions()
         for listener in self.listeners:
             listener.accounts_changed()
+
+    def _forget_decisions(self) -> None:
+        self.generation += 1
+        self._indexes.clear()
+        self._verdicts.clear()
 
     def user_changed(self, name: str) -> None:
         """Notify the listeners, which close everything that acts in the name of a user."""

@@ -158,6 +158,6 @@ def _as_utf8(raw: Any, edges: Any, data: Bytes) -> tuple[Any, Bytes]:
     try:
         raw.cast(pa.string())
     except pa.ArrowInvalid:
-        mended = [row.decode("utf-8", "replace").encode() for row in raw.to_pylist()]
-        return buffers_of(pa.array(mended, pa.binary()))
+        repaired = [row.decode("utf-8", "replace").encode() for row in raw.to_pylist()]
+        return buffers_of(pa.array(repaired, pa.binary()))
     return edges, data

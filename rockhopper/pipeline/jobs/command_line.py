@@ -12,6 +12,7 @@ from rockhopper.pipeline.jobs import JOBS
 from rockhopper.pipeline.jobs.running import report
 from rockhopper.pipeline.session import naming_missing_packages
 from rockhopper.streams import use_standard_streams
+from rockhopper.version import own_version
 
 
 class _Jobs(click.Group):
@@ -50,7 +51,7 @@ class _Jobs(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
     subcommand_metavar="JOB [ARGS]...",
 )
-@click.version_option(package_name="rockhopper-mq", prog_name="pipeline")
+@click.version_option(own_version(), prog_name="pipeline")
 @nameserver_option
 def main() -> None:
     """Jobs on Spark over topics, stores and archives.

@@ -21,6 +21,7 @@ from tests.support.direct import ask, pull, pull_fields, route, send, send_field
 from tests.support.features import needs, transactions_of
 from tests.support.free_ports import free_port
 from tests.support.hang import HANG_S
+from tests.support.imports import libraries, ours
 from tests.support.popping import pop_fields
 from tests.support.transactions import half_fields
 from tests.support.wire import WireClient
@@ -69,6 +70,15 @@ async def test_messages_topics_groups_and_offsets_are_there_after_a_restart(tmp_
         assert broker.tables.offsets.get("orders", "billing", 0) == 1
         await send(broker.address, "orders", b"second")
         assert [m.queue_offset for m in await pull(broker.address, "orders")] == [0, 1]
+
+
+async def test_queues_are_taken_over_from_a_clean_stop(tmp_path: Path) -> None:
+    async with broker_on(tmp_path) as broker:
+        await send(broker.address, "orders", b"hello")
+    async with broker_on(tmp_path) as broker:
+        queue = broker.store.opened.queues.get("orders", 0)
+        assert queue is not None
+        assert queue.is_restored
 
 
 async def test_a_start_behind_a_stop_names_what_has_gone_since_and_nothing_else(
@@ -167,7 +177,7 @@ def contents(root: Path) -> dict[str, bytes]:
     """The tables and journals of a store, and what they hold."""
     kept = (root / "config", root / "rockhopper")
     files = [path for folder in kept for path in sorted(folder.rglob("*")) if path.is_file()]
-    derived = ("timers", "inventory", "quarantine", "stopped-files")
+    derived = ("timers", "inventory", "quarantine", "stopped-files", "stopped-queues")
     return {
         str(path.relative_to(root)): path.read_bytes()
         for path in files
@@ -371,7 +381,35 @@ async def test_offsets_reach_the_disk_while_the_broker_runs(
         assert '"orders@billing":{0:5' in (tmp_path / "config/consumerOffset.json").read_text()
 
 
-def test_the_daemon_does_without_what_costs_time_at_the_start() -> None:
-    asked = "import sys, rockhopper.broker.__main__; print('rich' in sys.modules); import rich"
-    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+STARTED = """
+import asyncio, sys
+import rockhopper.broker.cli
+from rockhopper.broker.app import Broker
+
+async def main():
+    async with Broker.temporary():
+        print(*sys.modules)
+
+asyncio.run(main())
+"""
+
+
+def test_a_plain_broker_imports_what_it_uses_and_no_more() -> None:
+    """More modules are a slower start, and memory: import what only some brokers use when used."""
+    ran = subprocess.run([sys.executable, "-c", STARTED], capture_output=True, text=True)
+    modules = set(ran.stdout.split())
+    assert libraries(modules) == {*("aiohappyeyeballs", "click", "msgpack", "msgspec", "structlog")}
+    # A folder is there if it has one of the few modules that decide whether the rest is needed.
+    assert {name for name in modules if name.startswith("rockhopper.broker.replication.")} == {
+        f"rockhopper.broker.replication.{name}"
+        for name in (
+            *("election", "election.leaving"),
+            *("rocketmq", "rocketmq.slave", "rocketmq.slave.following_file"),
+            *("roles", "roles.passing_on"),
+        )
+    }
+    for part in ("client", "pipeline", "broker.gateways.grpc", "broker.tools", "broker.testing"):
+        assert not any(name.startswith(f"rockhopper.{part}") for name in modules)
+    others = {"difflib", "encodings.idna", "http", "importlib.metadata", "unicodedata"}
+    assert not modules & (others | {"rockhopper.protocol.sql92.parser"})
+    assert len(ours(modules)) <= 445

@@ -125,6 +125,25 @@ def test_parts_that_are_not_compiled_are_found(checkout: Path) -> None:
     assert find_uncompiled(checkout) == ["rockhopper.part._away"]
 
 
+def test_parts_that_are_older_than_their_sources_are_found(checkout: Path) -> None:
+    (checkout / "pyproject.toml").write_text(PROJECT)
+    (checkout / "rockhopper" / "part").mkdir()
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    part, source = (
+        checkout / "rockhopper" / "part" / f"_there{suffix}",
+        checkout / "rockhopper/there.c",
+    )
+    for path in (part, source):
+        path.touch()
+    for time_s, found in (
+        (1, ["rockhopper.part._away"]),
+        (3, ["rockhopper.part._there", "rockhopper.part._away"]),
+    ):
+        os.utime(part, (2, 2))
+        os.utime(source, (time_s, time_s))
+        assert find_uncompiled(checkout) == found
+
+
 def test_nothing_is_to_be_done_in_a_checkout_that_is_compiled() -> None:
     root = Path(__file__).parents[3]
     if find_uncompiled(root):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rockhopper import sockets
-from rockhopper.sockets import connect, find_own_host, is_link_local
+from rockhopper.sockets import connect, find_own_address, find_own_host, is_link_local
 from tests.support.held_clock import HeldClock
 
 ENOUGH_S = 60.0
@@ -181,6 +181,18 @@ def test_a_host_without_ipv4_names_itself_by_its_ipv6_address(
     assert find_own_host() == "fd31::7"
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
+def test_an_address_to_listen_on_is_what_the_resolver_says(host: str) -> None:
+    expected = socket.getaddrinfo(host, 7, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    assert find_own_address(host, 7) == expected
+
+
+@pytest.mark.parametrize("host", ["", "a..b", "x" * 70, "nowhere.invalid", "\ud800"])
+def test_a_host_that_cannot_be_listened_on_is_an_error(host: str) -> None:
+    with pytest.raises((OSError, UnicodeError)):
+        find_own_address(host, 7)
+
+
 def test_link_local_addresses_are_told_from_others() -> None:
     assert is_link_local("fe80::1%eth0")
     assert is_link_local("fe80::1")
@@ -204,3 +216,22 @@ def test_sockets_are_registered_by_threads_at_the_same_time(
     with socket.socket() as one:
         sockets.close_in_children(one)
         assert one.fileno() in sockets._not_for_children.values()
+
+
+class ChangedWhileRead(dict[int, int]):
+    """A dict that another thread changes as soon as somebody iterates over it."""
+
+    def items(self) -> Any:
+        for each in super().items():
+            self[-len(self)] = -1
+            yield each
+
+
+def test_sockets_of_other_threads_do_not_disturb_the_search_for_closed_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sockets, "_not_for_children", ChangedWhileRead({-1: -1, -2: -1}))
+    monkeypatch.setattr(sockets, "_looked_through_at", 1)
+    with socket.socket() as one:
+        sockets.close_in_children(one)
+        assert list(sockets._not_for_children.values()) == [one.fileno()]

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -14,7 +15,11 @@ NOT_FOR_THREADS |= {"join", "leave", "has_checker"}  # of Connections: what clie
 
 
 def public(cls: type) -> set[str]:
-    return {each for each in dir(cls) if not each.startswith("_")} - NOT_FOR_THREADS
+    """The public names, without the parts that an object makes when they are used."""
+    names = {each for each in dir(cls) if not each.startswith("_")} - NOT_FOR_THREADS
+    return {
+        each for each in names if not isinstance(inspect.getattr_static(cls, each), cached_property)
+    }
 
 
 def parameters(function: Callable[..., Any]) -> list[tuple[str, object, object]]:

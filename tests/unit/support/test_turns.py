@@ -21,5 +21,5 @@ async def test_a_text_that_does_not_come_ends_the_wait_with_those_that_did(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     logging.warning("no room is left on the disk")
-    with pytest.raises(AssertionError, match=r"disk is full.*\n.*no room is left on the disk"):
+    with pytest.raises(AssertionError, match=r"(?s)disk is full.*\n.*no room is left on the disk"):
         await until_logged(caplog, "disk is full", patience_s=0.01)

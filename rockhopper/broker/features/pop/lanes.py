@@ -32,7 +32,7 @@ Kinds of records, all integers big-endian:
 import heapq
 import struct
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -124,9 +124,13 @@ class Lanes:
         """Gets each record after it was written to the journal; None: nothing is replicated."""
 
     def _note(self, record: bytes) -> None:
-        self.journal.append(record)
+        self._note_all([record])
+
+    def _note_all(self, records: Sequence[bytes]) -> None:
+        self.journal.append(b"".join(records))
         if self.channel is not None and self.channel.is_replicated:
-            self.channel.note(strip_copy(record))
+            for record in records:
+                self.channel.note(strip_copy(record))
 
     def __iter__(self) -> Iterator[Lane]:
         return iter(list(self._by_key.values()))
@@ -156,8 +160,17 @@ class Lanes:
 
     def acked(self, lane: Lane, offsets: Sequence[int]) -> None:
         """Remove messages in flight that are settled."""
-        self._note(encode_record(ACK, _NUMBER.pack(lane.number) + _offsets(offsets)))
-        self._remove(lane, offsets)
+        self.acked_together({lane: offsets})
+
+    def acked_together(self, settled: Mapping[Lane, Collection[int]]) -> None:
+        """Remove messages in flight of several lanes that are settled, with one write."""
+        records = [
+            encode_record(ACK, _NUMBER.pack(lane.number) + _offsets(offsets))
+            for lane, offsets in settled.items()
+        ]
+        self._note_all(records)
+        for lane, offsets in settled.items():
+            self._remove(lane, offsets)
 
     def changed(self, lane: Lane, offset: int, entry: InFlight) -> None:
         """Change the time at which a message in flight becomes visible."""
@@ -354,7 +367,7 @@ class Lanes:
                 self.apply(kind, payload)
             except (KeyError, ValueError, struct.error, msgspec.MsgspecError) as error:
                 log.warning("pop journal: invalid record", kind=kind, reason=repr(error))
-        self.journal.mend()
+        self.journal.repair()
         for lane in self._by_key.values():
             for offset, entry in list(lane.entries.items()):
                 if entry.copy_end > log_end:
@@ -467,7 +480,7 @@ def _decode_lane(payload: bytes) -> Lane:
     return lane
 
 
-def _offsets(offsets: Sequence[int]) -> bytes:
+def _offsets(offsets: Collection[int]) -> bytes:
     return struct.pack(f">{len(offsets)}q", *offsets)
 
 

@@ -472,14 +472,28 @@ class PopService(Part, KernelListener, CatalogListener):
                 if lane.batch is None or not lane.batch.blocks(None, self._now_ms()):
                     self.reviving.ring(lane)
             return
-        mine = [offset for offset in offsets if self._entry(lane, offset, info) is not None]
+        self.ack_together([(lane, offset, info) for offset in offsets])
+
+    def ack_together(self, acks: Iterable[tuple[Lane, int, ExtraInfo]]) -> None:
+        """Settle messages that were not popped in order, with one write.
+
+        Those that are not in flight from the pop in their ExtraInfo are skipped.
+
+        Raises OSError: nothing is settled.
+        """
+        mine: dict[Lane, dict[int, None]] = {}
+        for lane, offset, info in acks:
+            if self._entry(lane, offset, info) is not None:
+                mine.setdefault(lane, {})[offset] = None
         if not mine:
             return
-        was_full = len(lane.entries) >= self._settings.in_flight_max
-        self.lanes.acked(lane, mine)
-        self._stats.get_ack_traffic(topic, group).count_request(len(mine), 0)
-        self._handle_change(lane)
-        if was_full:
+        full = [lane for lane in mine if len(lane.entries) >= self._settings.in_flight_max]
+        self.lanes.acked_together(mine)
+        for lane, offsets in mine.items():
+            traffic = self._stats.get_ack_traffic(lane.topic, lane.group)
+            traffic.count_request(len(offsets), 0)
+            self._handle_change(lane)
+        for lane in full:
             self.reviving.ring(lane)
 
     @staticmethod

@@ -40,6 +40,9 @@ class TransactionGrpc:
             "EndTransaction": RpcRow(self.end_transaction, permissions.of_producing)
         }
 
+    def settle(self) -> None:
+        """Do nothing: no call is gathered."""
+
     def close(self) -> None:
         """Do nothing: no call waits for this object."""
 

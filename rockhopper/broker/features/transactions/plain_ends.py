@@ -6,54 +6,26 @@ C module was compiled. Every other end takes the general path (features/transact
 defines what an end does: rollbacks, repeated ends, deleted topics, delays.
 """
 
-from collections.abc import Callable
-from functools import partial
-from typing import Literal
-
-import msgspec
-
 from rockhopper.broker.features.transactions.ends import CommittedHalf, TransactionEnds
 from rockhopper.broker.features.transactions.half_messages import HALF_QUEUE_ID
 from rockhopper.broker.features.transactions.open_halves import OpenHalves
-from rockhopper.broker.hot.hot_codec import (
-    COMMITTED,
-    UNDECODABLE,
-    header_decoder,
-    json_frame,
-)
-from rockhopper.broker.kernel.tables.topics import TopicTable
+from rockhopper.broker.hot.encoded_writes import EncodedWrites
+from rockhopper.broker.hot.similar_requests import RequestShape, encode_successes, read_similar
+from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
 from rockhopper.broker.store.log.fast_encoding import encode_end, half_place
-from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
-from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SerializeType
+from rockhopper.protocol.codes import FLAG_ONEWAY
 from rockhopper.protocol.frame import Frame
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, TRANSACTION_OP_HALF_TOPIC
-from rockhopper.protocol.requests.fields import Int32, Int64
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES as _UNIT_SIZE
 from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_COMMIT
 
-
-class _EndFields(msgspec.Struct, gc=False):
-    """The fields of END_TRANSACTION, by their wire names."""
-
-    producerGroup: str  # noqa: N815
-    tranStateTableOffset: Int64  # noqa: N815
-    commitLogOffset: Int64  # noqa: N815
-    commitOrRollback: Int32  # noqa: N815
-    rh: str = ""
-
-
-class _EndHeader(msgspec.Struct, gc=False):
-    """The header of END_TRANSACTION."""
-
-    code: Literal[37]
-    opaque: Int32
-    extFields: _EndFields  # noqa: N815
-    flag: Int32 = 0
-
-
-_decode_end = header_decoder(_EndHeader)
+_SHAPE = RequestShape(
+    37,
+    (b"producerGroup",),
+    (b"tranStateTableOffset", b"commitLogOffset", b"commitOrRollback"),
+)
 
 
 class _Batch:
@@ -90,60 +62,56 @@ class PlainEnds:
     """Serves plain commits of transactions."""
 
     code = 37
-    prefix = b'{"code":37,'
 
-    def __init__(
-        self,
-        store: MessageStore,
-        topics: TopicTable,
-        halves: OpenHalves,
-        ends: TransactionEnds,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._store = store
-        self._topics = topics
-        self._now_ms = now_ms
-        self._store_host = store.staging.store_host
+    def __init__(self, kernel: Kernel, halves: OpenHalves, ends: TransactionEnds) -> None:
+        self._store = kernel.store
+        self._topics = kernel.tables.topics
+        self._now_ms = kernel.clock.steady_ms
+        self._store_host = kernel.store_host
+        self._writes = EncodedWrites(kernel)
         self._halves = halves
         self._ends = ends
 
     def serve(self, reply_batch: ReplyBatch, frames: list[Frame], first: int) -> int:
-        """Stage the ends from frame *first* on; return how many."""
+        """Store the ends from frame *first* on; return how many."""
         store = self._store
         if (
             encode_end is None
             or not store.safe_point.is_what_is_written
-            or not reply_batch.can_stage()
+            or (place := self._writes.find_place()) is None
         ):
             return 0
         op_tail = store.staging.tail(TRANSACTION_OP_HALF_TOPIC, HALF_QUEUE_ID)
-        batch = _Batch(store.staging.place(), self._now_ms(), op_tail)
-        answers: list[bytes] = []
-        for at in range(first, len(frames)):
-            request = _decode(*frames[at][:2])
+        batch = _Batch(place, self._now_ms(), op_tail)
+        texts, rows = read_similar(frames, first, _SHAPE)
+        answered: list[int] = []
+        for opaque, flag, offset, log_offset, verdict in rows:
             # A repeated end must find the first one written.
             if (
-                request is None
-                or request.extFields.tranStateTableOffset in batch.ended
-                or not self._add(batch, request.extFields)
+                verdict != SYS_FLAG_TRANSACTION_COMMIT
+                or offset in batch.ended
+                or not self._add(batch, texts[0], offset, log_offset)
             ):
                 break
-            if not request.flag & FLAG_ONEWAY:
-                answers.append(json_frame(COMMITTED, (request.opaque,)))
+            if not flag & FLAG_ONEWAY:
+                answered.append(opaque)
         ended = list(batch.ended.values())
         if ended:
             records, packed_keys = b"".join(batch.records), b"".join(batch.packed_keys)
-            store.staging.stage_encoded(records, batch.runs(), packed_keys)
-            reply_batch.sent(b"".join(answers), ended[0][1], waits=True)
-            reply_batch.when_written(partial(self._note_written, ended))
+            reply_batch.flush()
+            owed = [(reply_batch.connection, encode_successes(answered), True)]
+            if self._writes.write(
+                records, batch.runs(), packed_keys, owed, {}, reply_batch.began_s
+            ):
+                self._ends.committed_together(ended)
         return len(ended)
 
-    def _add(self, batch: _Batch, fields: _EndFields) -> bool:
-        half = self._halves.get(fields.tranStateTableOffset)
+    def _add(self, batch: _Batch, group: str, offset: int, half_log_offset: int) -> bool:
+        half = self._halves.get(offset)
         if (
             half is None
-            or half.log_offset != fields.commitLogOffset
-            or half.group != fields.producerGroup
+            or half.log_offset != half_log_offset
+            or half.group != group
             or not half.is_as_it_came
         ):
             return False
@@ -191,9 +159,6 @@ class PlainEnds:
         tail = self._store.staging.tail(topic, queue_id)
         return None if tail.is_batch else tail
 
-    def _note_written(self, ended: list[CommittedHalf], end: int) -> None:
-        self._ends.committed_together([one for one in ended if one[1] < end])
-
 
 def _add(run: Run, start: int, end: int, unit: bytes) -> None:
     if not run.count:
@@ -201,16 +166,3 @@ def _add(run: Run, start: int, end: int, unit: bytes) -> None:
     run.end = end
     run.count += 1
     run.units.append(unit)
-
-
-def _decode(serialize_type: int, header: bytes) -> _EndHeader | None:
-    if serialize_type != SerializeType.JSON or not header.startswith(PlainEnds.prefix):
-        return None
-    try:
-        request = _decode_end(header)
-    except UNDECODABLE:
-        return None
-    fields = request.extFields
-    if request.flag & FLAG_RESPONSE or fields.rh:
-        return None
-    return request if fields.commitOrRollback == SYS_FLAG_TRANSACTION_COMMIT else None

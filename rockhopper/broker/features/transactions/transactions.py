@@ -88,7 +88,7 @@ class Transactions(FeaturePart):
         kernel.listeners.append(self.check_back)
         self._settle_timer: asyncio.TimerHandle | None = None
         self.processors = TransactionProcessors(store, self.ledger, self.ends, self.resume).rows()
-        self.fast = PlainEnds(store, topics, self.halves, self.ends, now_ms)
+        self.fast = PlainEnds(kernel, self.halves, self.ends)
         self.halves_opened = self.opened_together
         self.divert_half = HalfSends(config, self).divert
 

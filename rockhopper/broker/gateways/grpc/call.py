@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable, Coroutine, Iterable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol
 
 from rockhopper.broker.gateways.grpc.identity import ConnectionIdentity
@@ -46,6 +46,8 @@ class Rpc(NamedTuple):
     """The RPC's label in the metrics."""
     gate: LeaseGate | None = None
     """Holds back replies that acknowledge state."""
+    is_gathered: bool = False
+    """Whether its calls wait for the end of the turn."""
 
 
 class CallConnection(Protocol):
@@ -83,6 +85,11 @@ class Delivery(Protocol):
 
     def lost(self, unsent: int) -> None:
         """Take back the last *unsent* messages: the client has disconnected too early."""
+
+
+@lru_cache(1024)
+def _labels_of(metric_name: str, response: str, has_waited: bool) -> RequestLabels:
+    return RequestLabels(metric_name, response.lower(), has_waited, protocol="grpc")
 
 
 class WaitingCall:
@@ -234,6 +241,13 @@ class Call:
             self._note(_CODES.get(message.status.code, "unknown"), has_waited=False)
             self.over()
 
+    def reply_stored(self, frame: bytes) -> None:
+        """Answer with the encoded *frame* of a reply whose status is OK, and end the call."""
+        if not self.is_over:
+            self.connection.answer(self.stream_id, frame)
+            self._note(Code.OK.name, has_waited=False)
+            self.over()
+
     def refuse(self, error: Exception) -> None:
         """Answer with an error's status."""
         reply = self.rpc.method.reply(status=status_of(error))
@@ -249,9 +263,13 @@ class Call:
 
     def write(self, message: Any) -> None:
         """Send one message of a stream."""
+        self.write_frame(encode_frame(message.SerializeToString()))
+
+    def write_frame(self, frame: bytes) -> None:
+        """Send one encoded message of a stream."""
         if not self.is_over:
             self.connection.start_answer(self.stream_id)
-            self.connection.data(self.stream_id, encode_frame(message.SerializeToString()))
+            self.connection.data(self.stream_id, frame)
 
     def end_call(self, code: GrpcStatus = GrpcStatus.OK, text: str = "") -> None:
         """End the call after everything written."""
@@ -264,7 +282,7 @@ class Call:
     def _note(self, response: str, *, has_waited: bool) -> None:
         rpc = self.rpc
         if rpc.times is not None:
-            kind = RequestLabels(rpc.metric_name, response.lower(), has_waited, protocol="grpc")
+            kind = _labels_of(rpc.metric_name, response, has_waited)
             rpc.times.add_named(kind, self._began_s)
 
     def over(self, unsent: int = 0) -> None:

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from rockhopper.broker.gateways.grpc.converting import build_message
+from rockhopper.broker.gateways.grpc.converting import fill_message
 from rockhopper.broker.users.peer import TransactionCheck
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.grpc_v2.codes import Code
@@ -30,7 +30,7 @@ def recovery_of(check: TransactionCheck) -> Any:
     half = check.half
     command = TelemetryCommand()
     recovery = command.recover_orphaned_transaction_command
-    recovery.message.CopyFrom(build_message(check.message, check.message.topic, ""))
+    fill_message(recovery.message, check.message, check.message.topic, "")
     recovery.transaction_id = str(
         TransactionId(half.message_id, half.queue_offset, half.commit_log_offset)
     )
@@ -76,7 +76,7 @@ class Commands:
         """Return the result of a trial consumption of a message. Raises ConnectionResetError."""
         stored = decode_message(record)
         command = TelemetryCommand()
-        command.verify_message_command.message.CopyFrom(build_message(stored, stored.topic, ""))
+        fill_message(command.verify_message_command.message, stored, stored.topic, "")
         begun_s = asyncio.get_running_loop().time()
         answer = await self._ask(command, command.verify_message_command)
         spent_s = asyncio.get_running_loop().time() - begun_s

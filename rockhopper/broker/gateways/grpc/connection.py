@@ -11,9 +11,10 @@
     answers not read                      reading stops; closed at 64 MiB, or after 30 s without
                                           progress
 
-Calls that only query the store are served right where they are read, without a task. One write
-answers all calls of a read. Work that takes longer than TURN_BUDGET_S continues in the next
-iteration of the loop.
+Calls that only query the store are served right where they are read, without a task. Sends and
+acknowledgements wait for the end of the turn, an iteration of the loop: those of all connections
+are written together, then each connection gets one write with all its answers. Work that takes
+longer than TURN_BUDGET_S continues in the next iteration of the loop.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ from rockhopper.broker.server.listening.socket_names import read_addresses
 from rockhopper.broker.server.listening.unfinished import UNKNOWN_BYTES_MAX
 from rockhopper.broker.users.peer import ConnectionAddresses
 from rockhopper.protocol.grpc_v2.codes import GrpcStatus
-from rockhopper.protocol.grpc_v2.framing import FramingError, MessageSplitter
+from rockhopper.protocol.grpc_v2.framing import FramingError, MessageSplitter, read_whole
 from rockhopper.protocol.http2.connection import (
     Event,
     Http2Connection,
@@ -57,6 +58,8 @@ _CONTENT = ("content-type", "application/grpc")
 _CONTENT_TYPES = ("application/grpc+proto", "application/grpc;")
 _HEAD = encode_fields([(":status", "200"), _CONTENT])
 _WELL = encode_fields([("grpc-status", "0")])
+# The reader of calls whose only message is read already.
+_NOTHING_HELD = MessageSplitter("identity", 0)
 _WHAT_THIS_IS = b"This is Rockhopper's port for RocketMQ 5 clients. It speaks gRPC over HTTP/2.\n"
 _NO_GRPC = encode_fields([(":status", "415"), ("content-type", "text/plain")])
 _END = b""
@@ -84,6 +87,9 @@ class Port(Protocol):
 
     def count_unfinished(self, size_bytes: int) -> None:
         """Count data that incomplete requests have added to the buffers."""
+
+    def flush_soon(self, connection: "GrpcConnection") -> None:
+        """Call ``flush`` after the reads of this iteration of the loop."""
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Run *work* as its own task, until the server closes."""
@@ -148,7 +154,6 @@ class GrpcConnection(asyncio.Protocol):
         self._unfinished_bytes = 0
         """The data added to incomplete requests in this iteration of the loop."""
         self._backlog: deque[Event] = deque()
-        self._is_serving = False
         self._is_flush_due = False
         self.closed = False
         self.addresses = ConnectionAddresses()
@@ -168,7 +173,7 @@ class GrpcConnection(asyncio.Protocol):
             self.closed = True
             transport.abort()
             return
-        self._flush()
+        self.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End every call."""
@@ -226,19 +231,19 @@ class GrpcConnection(asyncio.Protocol):
     def _serve(self) -> None:
         if self.closed:
             return
-        self._is_serving = True
         stop_s = self.loop.time() + TURN_BUDGET_S
         backlog = self._backlog
         while backlog:
             self._take(backlog.popleft())
             if backlog and self.loop.time() > stop_s:
                 break
-        self.server.service.settle()
-        self._is_serving = False
         if self._unfinished_bytes:
             size_bytes, self._unfinished_bytes = self._unfinished_bytes, 0
             self.server.count_unfinished(size_bytes)
-        self._flush()
+        # Also if this connection is closed: its sends wait for the end of the turn.
+        self._flush_soon()
+        if self._http2.is_over:
+            self.flush()
         self._read_on()
 
     def _read_on(self) -> None:
@@ -296,15 +301,20 @@ class GrpcConnection(asyncio.Protocol):
             return
         for name in _NOT_TO_BE_SAID:
             fields.pop(name, None)
-        reader = MessageSplitter(
-            fields.get("grpc-encoding", "identity"), self.server.request_size_bytes_max
-        )
+        size_bytes_max = self.server.request_size_bytes_max
+        if asked.is_end and not rpc.method.streams_requests:
+            message = read_whole(asked.body, size_bytes_max)
+            if message is not None:
+                call = self._calls[stream_id] = Call(self, stream_id, rpc, fields, _NOTHING_HELD)
+                self.server.service.serve(call, message)
+                return
+        reader = MessageSplitter(fields.get("grpc-encoding", "identity"), size_bytes_max)
         call = self._calls[stream_id] = Call(self, stream_id, rpc, fields, reader)
         if rpc.method.streams_requests:
             # At once: some clients wait for the header fields of a stream.
             call.send_headers()
         if asked.is_end:
-            self._received(call, b"", is_end=True)
+            self._received(call, asked.body, is_end=True)
 
     def _stranger_received(self, stream_id: int, *, is_end: bool) -> None:
         if is_end and stream_id in self._strangers:
@@ -321,16 +331,11 @@ class GrpcConnection(asyncio.Protocol):
                 call.requests > 1 or (is_end and not call.requests)
             ):
                 raise FramingError(GrpcStatus.INTERNAL, "expected exactly one message")
-            requests = [call.rpc.method.request.FromString(message) for message in messages]
         except FramingError as error:
             self.fail(call, error.status, str(error))
             return
-        except Exception as error:
-            # An exception of protobuf, from whichever implementation is installed.
-            self.fail(call, GrpcStatus.INTERNAL, f"the request cannot be read: {error}")
-            return
-        for request in requests:
-            self.server.service.serve(call, request)
+        for message in messages:
+            self.server.service.serve(call, message)
         if is_end and call.rpc.method.streams_requests:
             # A stream of which the client has ended its side carries no more requests.
             call.end_call()
@@ -413,11 +418,12 @@ class GrpcConnection(asyncio.Protocol):
 
     def _flush_soon(self) -> None:
         """Write together with other answers of this iteration of the loop."""
-        if not self._is_serving and not self._is_flush_due and not self.closed:
+        if not self._is_flush_due:
             self._is_flush_due = True
-            self.loop.call_soon(self._flush)
+            self.server.flush_soon(self)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write the frames that wait, and close if the connection is over."""
         self._is_flush_due = False
         transport = self._transport
         if transport is None or self.closed or transport.is_closing():

@@ -6,6 +6,7 @@ protocols read the same message.
 
 import hashlib
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 from rockhopper.broker.gateways.grpc.sending_rules import (
@@ -19,12 +20,14 @@ from rockhopper.broker.kernel.send.send_request import Send
 from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.calendar_times import clamp_to_calendar
 from rockhopper.protocol.codes import MQ_VERSION
+from rockhopper.protocol.compiled import import_compiled
 from rockhopper.protocol.errors import CompressionError
 from rockhopper.protocol.grpc_v2.codes import Code
+from rockhopper.protocol.grpc_v2.framing import encode_frame
 from rockhopper.protocol.grpc_v2.messages import (
     DIGEST_MD5,
+    METHODS,
     Encoding,
-    Message,
     MessageType,
 )
 from rockhopper.protocol.message import StoredMessage
@@ -47,12 +50,23 @@ from rockhopper.protocol.properties import (
     SYSTEM_PROPERTIES,
     parse_whole_number,
 )
+from rockhopper.protocol.store.message_codec import decode_message
+from rockhopper.protocol.store.record_head import HEAD_SIZE_BYTES, head_struct
 from rockhopper.protocol.sys_flags import (
     SYS_FLAG_COMPRESSED,
     SYS_FLAG_COMPRESSED_ZLIB,
     SYS_FLAG_TRANSACTION_PREPARED,
 )
 
+_ReceiveReply = METHODS["ReceiveMessage"].reply
+_plain_calls = import_compiled("rockhopper.broker.gateways.grpc._plain_calls")
+encode_received: Callable[..., bytes | None] | None = getattr(_plain_calls, "encode_received", None)
+"""Encode a plain message as ``encode_delivery`` does; None if that must encode it.
+
+Arguments: the record, the topic's name and namespace, the MD5 of the body, the handle, the
+invisible time in ms, the number of attempts or -1, and the names of properties that are RocketMQ's.
+"""
+_BODY_SIZE = head_struct("body_size_bytes")
 _GZIP = 16 + zlib.MAX_WBITS
 INFLATED_SIZE_BYTES_MAX = 64 << 20
 
@@ -153,18 +167,46 @@ def _compress_zlib(body: bytes) -> bytes:
     return zlib.compress(inflated)
 
 
-def build_message(message: StoredMessage, topic: str, namespace: str) -> Any:
+def encode_delivery(
+    record: bytes, topic: str, namespace: str, handle: str, invisible_ms: int, attempts: int
+) -> bytes:
+    """Encode a stored message for a consumer, as a frame with a ReceiveMessageResponse.
+
+    *topic* is the name that the consumer used, *attempts* the number of earlier deliveries; -1 if
+    it is that of the *record*.
+    """
+    if encode_received is not None:
+        name = topic.removeprefix(f"{namespace}%") if namespace else topic
+        (body_size,) = _BODY_SIZE.unpack_from(record)
+        body = memoryview(record)[HEAD_SIZE_BYTES : HEAD_SIZE_BYTES + body_size]
+        digest = hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
+        frame = encode_received(
+            record, name, namespace, digest, handle, invisible_ms, attempts, SYSTEM_PROPERTIES
+        )
+        if frame is not None:
+            return frame
+    stored, reply = decode_message(record), _ReceiveReply()
+    system = fill_message(reply.message, stored, topic, namespace).system_properties
+    system.receipt_handle = handle
+    system.invisible_duration.FromMilliseconds(invisible_ms)
+    system.delivery_attempt = (stored.reconsume_times if attempts < 0 else attempts) + 1
+    return encode_frame(reply.SerializeToString())
+
+
+def fill_message(found: Any, message: StoredMessage, topic: str, namespace: str) -> Any:
     """Convert a stored message for a consumer, under the topic name that the consumer used.
+
+    *found* is an empty message, for example that of a reply; returns it.
 
     Bodies that RocketMQ 4 producers compressed are delivered uncompressed, because 5.x clients
     support only gzip.
     """
     properties = message.properties
-    found = Message(
-        user_properties={
-            name: value for name, value in properties.items() if name not in SYSTEM_PROPERTIES
-        }
-    )
+    if not properties.keys() <= SYSTEM_PROPERTIES:
+        user_properties = found.user_properties
+        for name, value in properties.items():
+            if name not in SYSTEM_PROPERTIES:
+                user_properties[name] = value
     found.topic.name = topic.removeprefix(f"{namespace}%") if namespace else topic
     if namespace:
         found.topic.resource_namespace = namespace

@@ -54,7 +54,6 @@ class GrpcGateway:
             kernel.sender,
             kernel.timer_recall,
             kernel.clock.wall_ms,
-            kernel.stats,
         )
         opened = {name: part.open_grpc(self.sessions) for name, part in features.items()}
         self.halves = {name: half for name, half in opened.items() if half is not None}
@@ -69,6 +68,7 @@ class GrpcGateway:
             producing,
             kernel.request_times,
             gate,
+            self.halves.values(),
         )
         service.register_rpcs(probes(store.check_writable))
         self.server = GrpcServer(

@@ -39,6 +39,11 @@ def of_sending(request: Any) -> Demands:
     return {_topic(message.topic, _PUB) for message in request.messages}
 
 
+def of_plain_send(topic: str) -> Demands:
+    """Require PUB on a topic that is no group's."""
+    return ((_PUB, Resource(ResourceKind.TOPIC, topic)),)
+
+
 def of_producing(request: Any) -> Demands:
     """Require PUB on the topic of the request."""
     return (_topic(request.topic, _PUB),)

@@ -17,8 +17,9 @@ from rockhopper.protocol.names import (
     topic_error,
 )
 
-TOPICS_REMEMBERED_MAX = 4096
+NAMES_REMEMBERED_MAX = 4096
 _sound_topics: set[str] = set()
+_sound_groups: set[str] = set()
 
 
 def full_name(resource: Any) -> str:
@@ -29,7 +30,11 @@ def full_name(resource: Any) -> str:
 
 def topic_of(resource: Any) -> str:
     """Return the topic of a request. Raises GrpcStatusError."""
-    name = full_name(resource)
+    return check_topic(full_name(resource))
+
+
+def check_topic(name: str) -> str:
+    """Return the *name* of a topic that clients may use. Raises GrpcStatusError."""
     if name in _sound_topics:
         return name
     problem = topic_error(name)
@@ -37,7 +42,7 @@ def topic_of(resource: Any) -> str:
         problem = f"topic {name} belongs to the broker"
     if problem is not None:
         raise GrpcStatusError(Code.ILLEGAL_TOPIC, problem)
-    if len(_sound_topics) >= TOPICS_REMEMBERED_MAX:
+    if len(_sound_topics) >= NAMES_REMEMBERED_MAX:
         _sound_topics.clear()
     _sound_topics.add(name)
     return name
@@ -56,9 +61,14 @@ def sendable_topic_of(resource: Any) -> str:
 def group_of(resource: Any) -> str:
     """Return the consumer group of a request. Raises GrpcStatusError."""
     name = full_name(resource)
+    if name in _sound_groups:
+        return name
     problem = group_error(name)
     if problem is None and is_system_group(name):
         problem = f"group {name} is reserved for tools and brokers"
     if problem is not None:
         raise GrpcStatusError(Code.ILLEGAL_CONSUMER_GROUP, problem)
+    if len(_sound_groups) >= NAMES_REMEMBERED_MAX:
+        _sound_groups.clear()
+    _sound_groups.add(name)
     return name

@@ -176,6 +176,11 @@ def _check_labels(system: Any, tag: str, keys: Iterable[str]) -> None:
         _check_text(group, Code.ILLEGAL_MESSAGE_GROUP, "the message group")
     if system.HasField("trace_context"):
         _check_text(system.trace_context, Code.BAD_REQUEST, "the trace context")
+    for text, what in (
+        (system.born_host, "the host of the producer"),
+        (system.lite_topic, "the lite topic"),
+    ):
+        _check_text(text, Code.BAD_REQUEST, what)
 
 
 def check_times(system: Any, now_ms: int, delay_ms_max: int) -> None:

@@ -5,6 +5,8 @@ import socket
 from collections.abc import Coroutine
 from typing import Any
 
+import structlog
+
 from rockhopper.broker.gateways.grpc.connection import GrpcConnection
 from rockhopper.broker.gateways.grpc.service import GrpcService
 from rockhopper.broker.server.listening.connections import OpenConnections
@@ -12,6 +14,8 @@ from rockhopper.broker.server.listening.listener import OPEN, Gate, Listener
 from rockhopper.broker.server.listening.unfinished import Unfinished
 from rockhopper.broker.users.guard import guard_of
 from rockhopper.tasks import end_task, run_in_background
+
+log = structlog.get_logger("broker.grpc")
 
 SWEEP_INTERVAL_S = 1.0
 SWEPT_PER_TURN = 500
@@ -35,6 +39,7 @@ class GrpcServer(OpenConnections[GrpcConnection]):
         self._sweeper: asyncio.TimerHandle | asyncio.Handle | None = None
         self._is_closing = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._to_flush: list[GrpcConnection] = []
 
     async def start_on(self, bound: socket.socket, gate: Gate = OPEN) -> None:
         """Listen on a bound socket, which this server then owns."""
@@ -76,6 +81,21 @@ class GrpcServer(OpenConnections[GrpcConnection]):
         """Count buffered request data; close the connections that buffer too much if necessary."""
         self._unfinished.count(size_bytes, self.connections)
 
+    def flush_soon(self, connection: GrpcConnection) -> None:
+        """Write what *connection* has to send, after the reads of this iteration of the loop."""
+        if not self._to_flush:
+            connection.loop.call_soon(self._end_turn)
+        self._to_flush.append(connection)
+
+    def _end_turn(self) -> None:
+        """Store what all connections have sent in this turn, then write the answers to each."""
+        try:
+            self.service.settle()
+        finally:
+            connections, self._to_flush = self._to_flush, []
+            for connection in connections:
+                _flush(connection)
+
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Run *work* as its own task, until the server closes."""
         task = run_in_background(work, "a gRPC stream")
@@ -100,3 +120,12 @@ class GrpcServer(OpenConnections[GrpcConnection]):
             self._sweeper = loop.call_soon(self._sweep_piece, connections, now_s)
         else:
             self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+
+
+def _flush(connection: GrpcConnection) -> None:
+    try:
+        connection.flush()
+    except Exception:
+        # The others would not be written to again.
+        log.exception("the answers of a connection could not be written; it is closed")
+        connection.abort("its answers could not be written, see the error next to this line")

@@ -16,7 +16,7 @@ also on disk, so that pulls need not wait for heartbeats (remembered_subscriptio
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
 
@@ -69,8 +69,7 @@ Shape = frozenset[tuple[str, str, str]]
 """Topics, expression types and expressions, without their versions."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumeSettings:
+class ConsumeSettings(NamedTuple):
     """How a client consumes in a group, by RocketMQ's names."""
 
     consume_type: str = "CONSUME_PASSIVELY"

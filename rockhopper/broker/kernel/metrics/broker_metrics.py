@@ -19,7 +19,6 @@ from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.observing.log import count_dropped
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.observing.version import own_version
 from rockhopper.broker.server.loop.stalls import STALL_S, StallWatchdog
 from rockhopper.broker.server.remoting.http import Page
 from rockhopper.broker.settings.broker_config import BrokerConfig
@@ -27,6 +26,7 @@ from rockhopper.broker.settings.live_settings import LiveStoreSettings
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.compiled import MISSING
 from rockhopper.protocol.names import is_retry_topic
+from rockhopper.version import own_version
 
 
 class MetricsPage:

@@ -5,17 +5,17 @@ pools and buffers, so their keys report empty ones: ``mqadmin clusterList`` and 
 without these keys.
 """
 
-import shutil
 from pathlib import Path
 
 from rockhopper.broker.kernel.scheduled.delayed import DelayedDelivery
 from rockhopper.broker.observing.stats import BrokerStats, Totals, Traffic
-from rockhopper.broker.observing.version import own_version
 from rockhopper.broker.settings.live_settings import LiveSettings
+from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import PutTimes
 from rockhopper.protocol.bodies.topics import ROCKHOPPER_VERSION
 from rockhopper.protocol.names import SCHEDULE_TOPIC
+from rockhopper.version import own_version
 
 VERSION_DESCRIPTION = "V5_3_3"
 MQ_VERSION_ORDINAL = 479
@@ -59,7 +59,7 @@ def disk_usage(path: Path) -> tuple[int, int, int]:
     """
     while not path.exists() and path != path.parent:
         path = path.parent
-    return shutil.disk_usage(path)
+    return disk.read_usage(path)
 
 
 def runtime_info(

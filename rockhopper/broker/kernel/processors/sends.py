@@ -1,9 +1,10 @@
 """SEND_MESSAGE (10), SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320) in any serialization."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rockhopper.broker.kernel.events import KernelListener
-from rockhopper.broker.kernel.send.send_request import Send
+from rockhopper.broker.kernel.send.send_request import Send, waits_for_disk
 from rockhopper.broker.kernel.send.sender import Placed, Sender
 from rockhopper.broker.server.remoting.dispatcher import (
     Request,
@@ -30,6 +31,18 @@ SENT = on_topic(Action.PUB, field="b")
 _REPLY_CODES = (RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
 
 
+class _NotStoredError(RequestError):
+    """The store accepts no messages now, or not this one."""
+
+
+class StagedSend(NamedTuple):
+    """A send whose message is staged."""
+
+    request: Request
+    send: Send
+    placed: Placed
+
+
 class SendProcessor:
     """Serves sends, with the parts that replies share."""
 
@@ -51,41 +64,65 @@ class SendProcessor:
 
     def rows(self) -> dict[int, Row]:
         """Return the row of each request code; a send is answered when the log is safe."""
-        return {
-            RequestCode.SEND_MESSAGE: serves(
-                self.process, on_topic(Action.PUB), promises_state=False
-            ),
+        on_long_name = on_topic(Action.PUB)
+        rows = {
+            RequestCode.SEND_MESSAGE: serves(self.process, on_long_name, promises_state=False),
             RequestCode.SEND_MESSAGE_V2: serves(self.process, SENT, promises_state=False),
             RequestCode.SEND_BATCH_MESSAGE: serves(self.process, SENT, promises_state=False),
         }
+        return {code: row._replace(together=self) for code, row in rows.items()}
 
     def process(self, request: Request) -> Response | None:
         """Serve one send; return None while the answer waits for the disk."""
-        response, end = self.store_message(request)
-        return request.answer_when_safe(response, self._store.safe_point, end)
+        return self.write([self.stage(request)])[0]
+
+    def stage(self, request: Request) -> "StagedSend":
+        """Stage the message of a send, for ``write``. Raises RequestError."""
+        try:
+            send = send_of(request)
+            return StagedSend(request, send, self._sender.stage(send))
+        except FieldError as error:
+            code, remark = field_error_code(error), str(error)
+        except Refusal as error:
+            code, remark = refusal_response(error).code, str(error)
+        except StoreError as error:
+            response = self._not_stored(error)
+            raise _NotStoredError(response.code, response.remark or "", self.answer_ext()) from None
+        raise RequestError(code, remark, self.answer_ext())
+
+    def write(self, staged: Sequence["StagedSend"]) -> list[Response | None]:
+        """Write staged messages with one call; return the answer to each, as ``process``."""
+        safe_point = self._store.safe_point
+        return [
+            one.request.answer_when_safe(response, safe_point, end)
+            for one, (response, end) in zip(staged, self._store_all(staged), strict=True)
+        ]
 
     def store_message(self, request: Request) -> tuple[Response, int]:
         """Store one message.
 
         Return the answer and the log offset that must be safe before the answer may leave; 0 means
-        at once. Raises RequestError.
+        at once. Raises RequestError, except if the store accepts nothing.
         """
         try:
-            send = send_of(request)
-        except FieldError as error:
-            raise RequestError(field_error_code(error), str(error), self.answer_ext()) from None
-        try:
-            placed, end = self._sender.send(send)
-        except Refusal as error:
-            refused = refusal_response(error)
-            raise RequestError(refused.code, str(error), self.answer_ext()) from None
-        except StoreError as error:
-            response = self._not_stored(error)
-            response.ext = self.answer_ext()
-            return response, 0
-        if PROPERTY_REPLY_TO_CLIENT in send.properties and request.code not in _REPLY_CODES:
-            self._report_request(request, send)
-        return self._answer(placed), end
+            staged = self.stage(request)
+        except _NotStoredError as error:
+            return Response(error.code, error.remark, error.ext), 0
+        return self._store_all([staged])[0]
+
+    def _store_all(self, staged: Sequence["StagedSend"]) -> list[tuple[Response, int]]:
+        end, error = self._sender.commit([one.placed for one in staged])
+        answers = []
+        for request, send, placed in staged:
+            if error is not None and placed.log_offset >= end:
+                response = self._not_stored(error)
+                response.ext = self.answer_ext()
+                answers.append((response, 0))
+                continue
+            if PROPERTY_REPLY_TO_CLIENT in send.properties and request.code not in _REPLY_CODES:
+                self._report_request(request, send)
+            answers.append((self._answer(placed), end if waits_for_disk(send.properties) else 0))
+        return answers
 
     def _report_request(self, request: Request, send: Send) -> None:
         client_id = decode_properties(send.properties).get(PROPERTY_REPLY_TO_CLIENT)

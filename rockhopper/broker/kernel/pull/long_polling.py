@@ -71,15 +71,14 @@ class ParkedPull:
 class QueueWaiters(Waiters):
     """The pulls that wait for one queue."""
 
-    __slots__ = ("_polling",)
+    __slots__ = ("polling",)
 
-    def __init__(self, polling: "LongPolling") -> None:
-        super().__init__()
-        self._polling = polling
+    polling: "LongPolling"
+    """Set by its maker: most queues get and lose their waiters with every message."""
 
     def arrived(self, tail: QueueTail, max_offset: int, tags_codes: Set[int]) -> None:
         """See Waiters."""
-        self._polling.arrived(tail, max_offset, tags_codes)
+        self.polling.arrived(tail, max_offset, tags_codes)
 
 
 class LongPolling:
@@ -163,15 +162,18 @@ class LongPolling:
         mine.add(parked)
         self._count += connection is not None
         tail = parked.tail
-        if tail.waiters is None:
-            tail.waiters = QueueWaiters(self)
-        tail.waiters[parked] = None
+        waiters = tail.waiters
+        if waiters is None:
+            waiters = tail.waiters = made = QueueWaiters()
+            made.polling = self
+        waiters[parked] = None
         self._set_deadline(parked, min(max(suspend_s, 0.0), SUSPEND_S_MAX))
         return True
 
     def _set_deadline(self, parked: ParkedPull, delay_s: float) -> None:
-        self._clear_deadline(parked)
-        loop = self.loop
+        if parked.slot:
+            self._clear_deadline(parked)
+        loop = self._loop or self.loop
         slot = parked.slot = int((loop.time() + delay_s) / SLOT_S) + 1
         due = self.slots.get(slot)
         if due is None:
@@ -210,7 +212,13 @@ class LongPolling:
 
     def arrived(self, tail: QueueTail, max_offset: int, tags_codes: Set[int]) -> None:
         """Wake the pulls that match the new messages; the queue now ends at *max_offset*."""
-        if not tail.waiters:
+        waiters = tail.waiters
+        if not waiters:
+            return
+        if len(waiters) == 1 and self._next_turn is None:
+            # Nearly always: no other arrival is to be examined before.
+            (parked,) = waiters
+            self._look_at(parked, max_offset, tags_codes)
             return
         _, codes = self._arrivals.get(tail, (0, set()))
         codes.update(tags_codes)
@@ -248,7 +256,7 @@ class LongPolling:
         stop_s = self._clock() + TURN_BUDGET_S
         while True:
             while self._round:
-                self._look_at(self._round.pop())
+                self._look_at(self._round.pop(), *self._round_arrival)
                 if self._clock() >= stop_s:
                     self._next_turn = self.loop.call_soon(self._look)
                     return
@@ -259,9 +267,8 @@ class LongPolling:
             # Reversed, so that the pull that has waited longest is woken first.
             self._round = list(tail.waiters or ())[::-1]
 
-    def _look_at(self, parked: object) -> None:
+    def _look_at(self, parked: object, max_offset: int, tags_codes: Set[int]) -> None:
         assert isinstance(parked, ParkedPull)
-        max_offset, tags_codes = self._round_arrival
         if parked.done or max_offset <= parked.offset:
             return
         subscription = parked.subscription

@@ -326,14 +326,20 @@ class Puller(Part, CatalogListener):
         result = GetResult(GetStatus.OFFSET_RESET, reset, low, high)
         return PullOutcome.MOVED, result
 
-    def _move_back(self, pull: Pull) -> tuple[PullOutcome, GetResult] | None:
-        """Return the answer for an offset of an older history of the log; None if it is valid."""
+    def _find_valid(self, pull: Pull) -> int | None:
+        """Return where to read instead of an offset of an older history; None if it is valid."""
         if self.positions is None:
             return None
-        topic, queue_id = pull.topic, pull.queue_id
-        to = self.positions.next_valid(pull.connection, pull.group, topic, queue_id, pull.offset)
+        return self.positions.next_valid(
+            pull.connection, pull.group, pull.topic, pull.queue_id, pull.offset
+        )
+
+    def _move_back(self, pull: Pull) -> tuple[PullOutcome, GetResult] | None:
+        """Return the answer for an offset of an older history of the log; None if it is valid."""
+        to = self._find_valid(pull)
         if to is None:
             return None
+        topic, queue_id = pull.topic, pull.queue_id
         low, high = self._store.reading.queue_range(topic, queue_id)
         log.warning(
             "a consumer was moved back: the log was cut before its offset",
@@ -492,7 +498,8 @@ class Puller(Part, CatalogListener):
     def plain_read(self, pull: Pull) -> tuple[ConsumeQueue, SqlFilter | None] | None:
         """Return the queue that *pull* may read until a change, and its SQL92 expression.
 
-        Return None if tags decide, or if each pull needs its own checks.
+        Return None if tags decide, if each pull needs its own checks, or if the offset belongs to
+        an older history of the log.
         """
         online = self._consumers.get(pull.group)
         is_member = online is not None and pull.connection in online.members
@@ -503,6 +510,8 @@ class Puller(Part, CatalogListener):
         try:
             chosen = self.check(pull)
         except Refusal:
+            return None
+        if self._find_valid(pull) is not None:
             return None
         sql = None if chosen is None else chosen.sql
         queue = self._store.reading.consume_queue(pull.topic, pull.queue_id)

@@ -74,7 +74,7 @@ class DelayJournal:
             for kind, payload in self._journal.read()
             if kind == PASS and len(payload) == _NOTE.size
         ]
-        self._journal.mend()
+        self._journal.repair()
         for path in self._list_bare_files():
             data = path.read_bytes()
             whole = len(data) - len(data) % _NOTE.size

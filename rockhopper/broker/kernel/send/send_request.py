@@ -64,6 +64,17 @@ class Send(NamedTuple):
     """The properties, if they were never text; *properties* is then empty."""
 
 
+class PlainSend(NamedTuple):
+    """A message that needs nothing but to be stored, as compiled code reads it."""
+
+    topic: str
+    message_id: str
+    body: bytes
+    properties: str
+    """In stored form, without those that the broker adds to every message."""
+    born_time_ms: int
+
+
 def waits_for_disk(properties: str) -> bool:
     """Return whether a producer wants its answer only once the message is safe; nearly all do."""
     return "false" not in properties or decode_properties(properties).get(PROPERTY_WAIT) != "false"

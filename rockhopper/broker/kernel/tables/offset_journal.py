@@ -198,7 +198,7 @@ class OffsetJournal:
         """
         with self._lock:
             self._parts = None
-            self._journal.mend()
+            self._journal.repair()
             self._journal.rotate()
             self._journal.append(_record(f"file {file_sha}\n"))
             self.is_open = True

@@ -11,10 +11,9 @@ from typing import Any
 
 import structlog
 
-from rockhopper.broker.kernel.tables.implicit import Implicit
 from rockhopper.broker.kernel.tables.json_table import JsonObject, JsonTable
 from rockhopper.broker.kernel.tables.topic_attributes import ATTRIBUTE_PRIORITY_FACTOR
-from rockhopper.broker.kernel.tables.topics import CatalogListener
+from rockhopper.broker.kernel.tables.topics import CatalogListener, Implicit
 from rockhopper.broker.server.loop.clock import wall_clock_ms
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.protocol.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS, group_error

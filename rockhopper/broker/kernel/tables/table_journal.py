@@ -59,7 +59,7 @@ class TableJournal:
         """Append changes of a file with this fingerprint, durably. Raises OSError."""
         data = b"".join(map(encode_change, changes))
         if not self._is_begun:
-            self._journal.mend()
+            self._journal.repair()
             self._journal.rotate()
             data = encode_file(file_sha) + data
         self._journal.append(data)
@@ -73,7 +73,7 @@ class TableJournal:
 
     def drop(self) -> None:
         """Delete the journal, because the file contains everything. Raises OSError."""
-        self._journal.mend()
+        self._journal.repair()
         self._journal.close()
         self._is_begun = False
         disk.remove_files(self._journal.files())

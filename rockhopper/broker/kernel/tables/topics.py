@@ -9,11 +9,10 @@ import os
 from collections.abc import Callable, Container, Iterable, Mapping
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import structlog
 
-from rockhopper.broker.kernel.tables.implicit import Implicit
 from rockhopper.broker.kernel.tables.json_table import JsonObject, JsonTable
 from rockhopper.broker.kernel.tables.topic_attributes import (
     ATTRIBUTE_CLEANUP_POLICY,
@@ -176,6 +175,19 @@ class TopicConfig:
             order=body.order,
             attributes=body.attributes,
         )
+
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Implicit(Protocol[T_co]):
+    """Topics or groups that a feature serves by their names; no table stores them."""
+
+    def owns(self, name: str) -> bool:
+        """Return whether the name is implicit, so that the table must not store it."""
+
+    def find(self, name: str) -> T_co | None:
+        """Return the settings of what has this name; None if nothing can have it."""
 
 
 class CatalogListener:

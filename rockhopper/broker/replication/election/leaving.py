@@ -9,10 +9,17 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.replication.election.replica_disk import ReplicaDisk
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.errors import StoreError
 
 log = structlog.get_logger("broker.ha")
+
+
+def see_alone(config: BrokerConfig) -> None:
+    """Check that a broker without haEngine may serve its store; raises as ``serve_alone``."""
+    own = StoreLayout.from_config(config.store).own
+    serve_alone(own / "ha", may_leave=config.replication.leave_set)
 
 
 def serve_alone(directory: Path, *, may_leave: bool) -> None:
@@ -24,6 +31,8 @@ def serve_alone(directory: Path, *, may_leave: bool) -> None:
     """
     if not (directory / "replica.json").exists():
         return
+    from rockhopper.broker.replication.election.replica_disk import ReplicaDisk
+
     replica_disk = ReplicaDisk(directory)
     if replica_disk.left is None and not may_leave:
         raise StoreError(

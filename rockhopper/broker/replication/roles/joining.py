@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rockhopper.broker.kernel.parts import BrokerCore
-from rockhopper.broker.replication.election.leaving import serve_alone
 from rockhopper.broker.replication.engines.engine import EngineError
 from rockhopper.broker.replication.engines.engines import engine_for
 from rockhopper.broker.replication.roles.client_ports import ClientPorts
@@ -20,7 +19,6 @@ from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.config_file import properties_of
 from rockhopper.broker.settings.replica_config import read_secret
 from rockhopper.broker.settings.setting_fields import SettingError
-from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.protocol.addresses import join_address
 
 _SHARED = (
@@ -50,12 +48,6 @@ def member_of(parts: BrokerCore, client_ports: ClientPorts, open_as: OpenAs) -> 
     except (SettingError, EngineError) as error:
         raise JoinError(str(error)) from error
     return SetMember(parts, client_ports, engine, open_as)
-
-
-def see_alone(config: BrokerConfig) -> None:
-    """Check that a broker without haEngine may serve its store; raises as ``serve_alone``."""
-    own = StoreLayout.from_config(config.store).own
-    serve_alone(own / "ha", may_leave=config.replication.leave_set)
 
 
 def membership_of(

@@ -10,7 +10,6 @@ import structlog
 
 from rockhopper.broker.kernel.processors.pulls import PULLED, PullProcessor
 from rockhopper.broker.kernel.processors.runtime_info import MQ_VERSION_ORDINAL, VERSION_DESCRIPTION
-from rockhopper.broker.observing.version import own_version
 from rockhopper.broker.replication.roles.follower_reads import FollowerReads
 from rockhopper.broker.replication.roles.set_member import SwitchError
 from rockhopper.broker.server.remoting.dispatcher import (
@@ -34,6 +33,7 @@ from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.requests import PullMessageRequest
 from rockhopper.protocol.sys_flags import PULL_FLAG_COMMIT_OFFSET
+from rockhopper.version import own_version
 
 log = structlog.get_logger("broker.ha")
 

@@ -9,8 +9,8 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 
@@ -36,8 +36,7 @@ class TlsError(UnusableFileError):
     """A certificate or its key cannot be used; the message says what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class TlsFiles:
+class TlsFiles(NamedTuple):
     """The paths of the server's certificate files."""
 
     certificate: Path

@@ -1,102 +1,211 @@
-"""FairScheduler: a connection with many requests in flight delays others by one pass at most.
+"""FairScheduler: serves the frames of all connections in turns, so that none delays the others.
 
-A round is one iteration of the event loop. In each round, one pass of frames is served for a
-connection:
+A turn is one iteration of the event loop. What was read from all connections in one iteration is
+served at the beginning of the next one, before anything else is read: first the sends and pulls of
+all, whose messages are written to the log together, then one pass of the other frames of each
+connection. So a hundred connections with one request each cost one write to the log, and nothing
+waits for a timer.
 
-    FRAMES_PER_PASS   frames of one connection; further frames of the read wait
-    PASS_S            the time after which a pass ends, after its current request
-    PASS_BYTES_MAX    the bytes of responses after which it ends
-    FRAMES_PER_ROUND  frames of all connections that are served as they are read; further reads
-                      wait, unless they are small (FRAMES_OF_SMALL_READ)
+A connection that had the last turn for itself, and sends one request, is served as soon as it is
+read, if no other is scheduled: the next turn would have nothing else to serve.
 
-Waiting frames are served in later rounds: connections take turns, in the order in which they began
-to wait, between the reads, writes and timers of all others. Nothing is read from a waiting
-connection, so it holds one read at most.
+    PASS_S           the time of what a turn serves together, and of its passes, up to a request
+    GROUP_MAX        connections that are served together, between two looks at the clock
+    FRAMES_PER_PASS  frames of one connection between two looks at the clock
+    PASS_BYTES_MAX   the bytes of responses after which a pass ends
 
-Example: connection 1 sends 1,000 frames in one read. The first 256 are served at once, then
-connection 2 is read and served; in each of the next rounds connection 1 gets one more pass.
+Connections that a turn did not reach come first in the next one; those with frames left come last.
+In between the loop reads, writes and runs the timers of all others. A connection that was read
+twice is not read again until it is served, so it holds two reads at most.
+
+Example: connection 1 sends 1,000 queries in one read, connection 2 one. The first turn serves 256
+of connection 1, then the one of connection 2; the next turns serve the others.
 """
 
+import asyncio
 import time
-from collections import deque
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
 
-# A pass of 16 clients with 64 pending sends each is never cut.
+import structlog
+
+from rockhopper.protocol.frame import Frame
+
+log = structlog.get_logger("broker.server")
+
+GROUP_MAX = 384
 FRAMES_PER_PASS = 256
-FRAMES_PER_ROUND = 1024
 PASS_S = 0.005
 PASS_BYTES_MAX = 1 << 20
-# Up to this many frames in this many bytes are served at once, and not counted.
-FRAMES_OF_SMALL_READ = 16
-SMALL_READ_BYTES = 64 << 10
 
 
-class WaitingConnection(Protocol):
-    """A connection with frames that wait."""
+class ScheduledConnection(Protocol):
+    """A connection with frames to be served."""
 
-    def serve_waiting(self) -> None:
-        """Serve one pass of them."""
+    is_scheduled: bool
+    closed: bool
+    backlog: list[Frame]
+    writing_paused: bool
+    """Whether its peer must read before it is served."""
+    is_waiting: bool
+    """Whether it must be served even without frames, to read again."""
+
+    @property
+    def server(self) -> object:
+        """The server that it belongs to now."""
+
+    def serve(self) -> None:
+        """Serve one pass of its frames, or read again if there are none."""
 
     def abort(self, reason: str) -> None:
         """Close at once."""
 
 
-class FairScheduler:
-    """The scheduler of passes. Belongs to the event loop's thread."""
+Connection = TypeVar("Connection", bound=ScheduledConnection)
+_Served = TypeVar("_Served", contravariant=True)
+
+
+class TurnHandler(Protocol[_Served]):
+    """The handler of a server's frames."""
+
+    def serve_together(self, connections: Sequence[_Served], has_time: Callable[[], bool]) -> None:
+        """Serve the sends and pulls of many connections together, while there is time."""
+
+
+class ScheduledServer(Protocol[_Served]):
+    """The server whose connections take turns."""
+
+    @property
+    def handler(self) -> TurnHandler[_Served]:
+        """Serves the frames of its connections."""
+
+
+class FairScheduler(Generic[Connection]):
+    """The turns of one server. Belongs to the event loop's thread."""
 
     def __init__(
         self,
-        call_soon: Callable[[Callable[[], None]], object],
+        server: ScheduledServer[Connection],
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._call_soon = call_soon
+        self._server = server
+        # Found at the first turn: to look it up costs a system call.
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._clock = clock
-        self._waiting: deque[WaitingConnection] = deque()
-        self._frames_left = FRAMES_PER_ROUND
-        self._ends = False
-        self.number = 0
-        """The number of the present round."""
+        self._scheduled: list[Connection] = []
+        self.alone: Connection | None = None
+        """The only connection of the last turn; None if it had more."""
+        self._ends_at_s = 0.0
+        self._is_due = False
 
-    def admit(self, last_number: int, frame_count: int) -> bool:
-        """Return whether a read of *frame_count* frames is served at once.
+    def schedule(self, connection: Connection) -> None:
+        """Serve *connection* in the next turn."""
+        connection.is_scheduled = True
+        self._scheduled.append(connection)
+        if not self._is_due:
+            self._request_turn()
 
-        *last_number* is the round in which its connection was last served.
-        """
-        self._end_soon()
-        if last_number == self.number or self._frames_left <= 0:
-            return False
-        self._frames_left -= min(frame_count, FRAMES_PER_PASS)
-        return True
+    def serve_or_schedule(self, connection: Connection) -> None:
+        """Serve *connection*, which has just been read, at once if it is alone."""
+        if (
+            connection is not self.alone
+            or self._scheduled
+            or len(connection.backlog) > 1
+            or connection.closed
+            or connection.writing_paused
+            or connection.server is not self._server
+        ):
+            self.schedule(connection)
+            return
+        self._ends_at_s = self._clock() + PASS_S
+        self._serve_group([connection])
+        if connection.backlog:
+            self._serve(connection)
 
-    def wait(self, connection: WaitingConnection) -> None:
-        """Schedule *connection* for a later round."""
-        self._waiting.append(connection)
-        self._end_soon()
+    def forget(self, connection: Connection) -> None:
+        """Forget a closed connection."""
+        if connection is self.alone:
+            self.alone = None
 
-    def _end_soon(self) -> None:
-        if not self._ends:
-            self._ends = True
-            self._call_soon(self._next)
+    def _request_turn(self) -> None:
+        self._is_due = True
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        self._loop.call_soon(self._serve_turn)
 
-    def _next(self) -> None:
-        """Begin a round with the waiting connections, each once, within the time of a pass."""
-        self.number += 1
-        self._frames_left = FRAMES_PER_ROUND
-        self._ends = False
-        ends_at_s = self._clock() + PASS_S
+    def _has_time(self) -> bool:
+        return self._clock() < self._ends_at_s
+
+    def _serve_turn(self) -> None:
+        self._is_due = False
+        self._ends_at_s = self._clock() + PASS_S
+        reached = self._serve_groups()
+        # Many sends must not keep the other requests waiting.
+        self._ends_at_s = self._clock() + PASS_S
+        self.alone = reached[0] if len(reached) == 1 and not self._scheduled else None
+        served = 0
         try:
-            for _ in range(len(self._waiting)):
-                self._serve(self._waiting.popleft())
-                if self._clock() >= ends_at_s:
-                    break
+            for connection in reached:
+                served += 1
+                if connection.backlog or connection.is_waiting:
+                    self._serve(connection)
+                    if not self._has_time():
+                        break
         finally:
-            if self._waiting:
-                self._end_soon()
+            if served < len(reached):
+                self._schedule_first(reached[served:])
+            if self._scheduled and not self._is_due:
+                self._request_turn()
 
-    def _serve(self, connection: WaitingConnection) -> None:
+    def _serve_groups(self) -> list[Connection]:
+        """Serve sends and pulls while there is time; return the connections that were reached.
+
+        The others stay scheduled, and cost nothing until they are reached.
+        """
+        # Another server may have adopted a connection.
+        server = self._server
+        reached: list[Connection] = []
+        count = len(self._scheduled)
+        while len(reached) < count:
+            group = self._scheduled[: min(GROUP_MAX, count - len(reached))]
+            del self._scheduled[: len(group)]
+            reached += group
+            for connection in group:
+                connection.is_scheduled = False
+            ready = [
+                connection
+                for connection in group
+                if connection.backlog
+                and not (connection.closed or connection.writing_paused)
+                and connection.server is server
+            ]
+            self._serve_group(ready)
+            if not self._has_time():
+                break
+        return reached
+
+    def _serve_group(self, ready: Sequence[Connection]) -> None:
         try:
-            connection.serve_waiting()
+            self._server.handler.serve_together(ready, self._has_time)
+        except Exception:
+            # Alone, only the connection that causes it is closed.
+            log.exception("the sends of a turn failed; serving each connection alone")
+
+    def _schedule_first(self, unreached: list[Connection]) -> None:
+        """Schedule those of *unreached* that have anything to be served, before all others."""
+        first = [
+            connection
+            for connection in unreached
+            if (connection.backlog or connection.is_waiting)
+            and not (connection.closed or connection.is_scheduled)
+        ]
+        for connection in first:
+            connection.is_scheduled = True
+        self._scheduled[:0] = first
+
+    def _serve(self, connection: Connection) -> None:
+        try:
+            connection.serve()
         except BaseException:
             # Otherwise it would never be scheduled again, nor read.
             connection.abort("a request failed, see the error next to this line")

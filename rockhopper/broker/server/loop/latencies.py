@@ -89,7 +89,10 @@ class RequestTimes:
 
     def add_named(self, kind: RequestLabels, began_s: float) -> None:
         """Count a request of another protocol, which has no codes but names."""
-        self._named.setdefault(kind, Latencies()).record(self.now_s() - began_s)
+        row = self._named.get(kind)
+        if row is None:
+            row = self._named[kind] = Latencies()
+        row.record(self.now_s() - began_s)
 
     def _row(self, key: tuple[int, int, bool, bool]) -> Latencies:
         row = self._rows.get(key)

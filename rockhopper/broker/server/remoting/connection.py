@@ -1,7 +1,7 @@
 """RemotingConnection: one peer of a broker or name server.
 
-A connection splits incoming bytes into frames, passes the complete frames of one read to its
-server's handler in one pass, and protects the process against its peer:
+A connection splits incoming bytes into frames, keeps them until the turn of the event loop in which
+its server's handler serves them, and protects the process against its peer:
 
     a malformed frame or header          closed, one log line
     no frame within 10 s of connecting   closed
@@ -10,10 +10,10 @@ server's handler in one pass, and protects the process against its peer:
     incomplete frames                    closed beyond a budget, see HalfFrames in server.py
     unread responses                     reading stops; closed at 64 MiB or after 30 s without
                                          progress, and the slowest at 512 MiB of all together
-    more frames than fit into a pass     reading stops until they are served, see FairScheduler
+    more than one read in a turn         reading stops until it is served, see FairScheduler
 
 The handler gets the connection and the frames, writes its responses, and returns how many frames it
-served. The connection keeps the others for a later round, or until its peer reads.
+served. The connection keeps the others for a later turn, or until its peer reads.
 """
 
 import asyncio
@@ -24,12 +24,7 @@ import structlog
 
 from rockhopper.broker.server.listening.caller import DIRECT, Caller
 from rockhopper.broker.server.listening.socket_names import read_addresses
-from rockhopper.broker.server.loop.fair_scheduler import (
-    FRAMES_OF_SMALL_READ,
-    FRAMES_PER_PASS,
-    SMALL_READ_BYTES,
-    FairScheduler,
-)
+from rockhopper.broker.server.loop.fair_scheduler import FRAMES_PER_PASS, FairScheduler
 from rockhopper.broker.server.remoting.pending_calls import PendingCalls
 from rockhopper.broker.users.peer import (
     USERS,
@@ -64,6 +59,15 @@ WRITE_STALL_TIMEOUT_S = 30.0
 class FrameHandler(Protocol):
     """Serves the frames of the connections of a server."""
 
+    def serve_together(
+        self, connections: "Sequence[RemotingConnection]", has_time: Callable[[], bool]
+    ) -> None:
+        """Serve sends and pulls at the fronts of the backlogs, together, while there is time.
+
+        Removes them from the backlogs. Without an override it leaves all to ``serve_frames``.
+        """
+        del connections, has_time
+
     def serve_frames(self, connection: "RemotingConnection", frames: list[Frame]) -> int:
         """Serve *frames* in order; return how many were served."""
 
@@ -72,7 +76,7 @@ class ConnectionOwner(Protocol):
     """The server that a connection belongs to."""
 
     handler: FrameHandler
-    scheduler: FairScheduler
+    scheduler: "FairScheduler[RemotingConnection]"
     connections: "set[RemotingConnection]"
 
     def let_in(self, connection: "RemotingConnection") -> bool:
@@ -96,12 +100,15 @@ class PeerActivity:
         "_unread_bytes_seen",
         "frame_begun_at_s",
         "frames_received",
+        "is_active",
         "last_active_s",
         "stalled_at_s",
     )
 
     def __init__(self, now_s: float) -> None:
         self._connected_at_s = self.last_active_s = now_s
+        self.is_active = False
+        """Whether anything was read or written since the last look at the timeouts."""
         self.frames_received = 0
         self.frame_begun_at_s: float | None = None
         """When the incomplete frame began to arrive; None: no frame is incomplete."""
@@ -109,10 +116,8 @@ class PeerActivity:
         """When the peer last read, while it does not read enough; None: it reads."""
         self._unread_bytes_seen = 0
 
-    def receive(self, now_s: float, frame_count: int, pending_bytes: int) -> None:
-        """Record a read: *frame_count* frames are complete, *pending_bytes* of another one left."""
-        self.last_active_s = now_s
-        self.frames_received += frame_count
+    def note_part(self, now_s: float, frame_count: int, pending_bytes: int) -> None:
+        """Record a read with, or after, *pending_bytes* of an incomplete frame."""
         if not pending_bytes:
             self.frame_begun_at_s = None
         elif frame_count or self.frame_begun_at_s is None:
@@ -143,6 +148,9 @@ class PeerActivity:
 
         *is_waiting*: received frames wait for the broker, so nothing is read.
         """
+        if self.is_active:
+            self.is_active = False
+            self.last_active_s = now_s
         if self.frames_received == 0 and now_s - self._connected_at_s > FIRST_FRAME_TIMEOUT_S:
             return f"no request within {FIRST_FRAME_TIMEOUT_S:.0f} s"
         if self.stalled_at_s is not None:
@@ -166,8 +174,6 @@ class RemotingConnection(asyncio.Protocol):
         "_calls",
         "_loop",
         "_outbox",
-        "_scheduler",
-        "_served_in_round",
         "_transport",
         "activity",
         "addresses",
@@ -176,10 +182,12 @@ class RemotingConnection(asyncio.Protocol):
         "caller",
         "closed",
         "decoder",
+        "is_scheduled",
         "is_waiting",
         "on_close",
         "principal",
         "server",
+        "writing_paused",
     )
 
     def __init__(self, server: ConnectionOwner, caller: Caller = DIRECT) -> None:
@@ -189,16 +197,19 @@ class RemotingConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self.decoder = FrameDecoder()
         self.backlog: list[Frame] = []
-        self._scheduler = server.scheduler
-        self._served_in_round = -1
+        """Received frames that no turn has served yet."""
+        self.is_scheduled = False
+        """Whether the next turn looks at this connection."""
         self.is_waiting = False
-        """Whether a later round serves received frames; nothing is read meanwhile."""
+        """Whether received frames have to wait for a later turn; nothing is read meanwhile."""
         self._calls = PendingCalls()
         self._outbox: list[bytes] = []
         self._transport: asyncio.Transport | None = None
         self.attributes: dict[str, object] = {}
         self.on_close: list[Callable[[Peer], None]] = []
         self.closed = False
+        self.writing_paused = False
+        """Whether the peer does not read: data sent to it waits here."""
         self.activity = PeerActivity(self._loop.time())
         self.addresses = ConnectionAddresses()
         self.principal = Principal("")
@@ -242,74 +253,64 @@ class RemotingConnection(asyncio.Protocol):
         self.abort(reason)
 
     @property
-    def writing_paused(self) -> bool:
-        """Whether the peer does not read: data sent to it waits here."""
-        return self.activity.stalled_at_s is not None
-
-    @property
     def peer(self) -> str:
         """The peer's address as text."""
         return self.addresses.peer
 
     def data_received(self, data: bytes) -> None:
-        """Serve the complete frames in *data*, in one pass, now or in a later round."""
-        frames = self.decoder.feed(data)
-        pending_bytes = self.decoder.pending_bytes
-        count = len(frames)
-        self.activity.receive(self._loop.time(), count, pending_bytes)
-        if self.backlog:
+        """Take the complete frames in *data*; the next turn serves them, or the scheduler now."""
+        decoder = self.decoder
+        frames = decoder.feed(data)
+        pending_bytes = decoder.pending_bytes
+        activity = self.activity
+        activity.is_active = True
+        activity.frames_received += len(frames)
+        if pending_bytes or activity.frame_begun_at_s is not None:
+            activity.note_part(self._loop.time(), len(frames), pending_bytes)
+        if decoder.error is not None or (frames and self.backlog):
+            # The second read since the last turn: the peer sends faster than it is served.
             self.backlog += frames
+            self.wait()
         elif frames:
             self.backlog = frames
-            is_small = count <= FRAMES_OF_SMALL_READ and len(data) < SMALL_READ_BYTES
-            if is_small or self._scheduler.admit(self._served_in_round, count):
-                self._serve()
-            else:
-                self._wait()
-        elif self.decoder.error is not None:
-            self.fail(self.decoder.error)
+            if not self.is_scheduled:
+                self.server.scheduler.serve_or_schedule(self)
         if pending_bytes and not self.closed:
             self.server.count_half_frame(self, len(data))
 
-    def _serve(self) -> None:
-        """Serve one pass of the received frames, and schedule the rest."""
-        self._served_in_round = self._scheduler.number
-        frames = self.backlog
-        rest = frames[FRAMES_PER_PASS:]
-        if rest:
-            del frames[FRAMES_PER_PASS:]
-        self.backlog = []
-        taken = self.server.handler.serve_frames(self, frames)
+    def serve(self) -> None:
+        """Serve one pass of the backlog, then read again, or wait for a later turn."""
+        if self.closed or self.writing_paused:
+            return
+        frames, self.backlog = self.backlog[:FRAMES_PER_PASS], self.backlog[FRAMES_PER_PASS:]
+        taken = self.server.handler.serve_frames(self, frames) if frames else 0
         if self.closed:
             return
         if taken < len(frames):
-            rest = frames[taken:] + rest
-        if rest:
-            self.backlog = rest
-            self._wait()
+            self.backlog = frames[taken:] + self.backlog
+        if self.backlog:
+            self.wait()
         elif self.decoder.error is not None:
             self.fail(self.decoder.error)
+        elif self.is_waiting:
+            self.is_waiting = False
+            self._read_again()
 
-    def _wait(self) -> None:
-        """Schedule the backlog for a later round; a peer that does not read must read first."""
-        if not self.writing_paused and not self.is_waiting:
+    def wait(self) -> None:
+        """Read no more until a later turn has served the backlog."""
+        if self.closed:
+            return
+        if not self.is_waiting:
             self.is_waiting = True
             self._stop_reading()
-            self._scheduler.wait(self)
-
-    def serve_waiting(self) -> None:
-        """Serve a pass of the backlog, when the scheduler reaches this connection."""
-        self.is_waiting = False
-        if self.closed or self.writing_paused:
-            return
-        self._serve()
-        self._read_again()
+        if not self.is_scheduled:
+            self.server.scheduler.schedule(self)
 
     def serve_held(self, frames: list[Frame]) -> None:
         """Schedule frames that a handler had held, before those received since."""
         self.backlog = frames + self.backlog
         if self.backlog:
-            self._wait()
+            self.wait()
 
     def _stop_reading(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -325,14 +326,16 @@ class RemotingConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Stop reading from a peer that does not read responses."""
+        self.writing_paused = True
         self.activity.stall(self._loop.time())
         self._stop_reading()
 
     def resume_writing(self) -> None:
         """Serve waiting frames, then resume reading."""
+        self.writing_paused = False
         self.activity.recover()
         if self.backlog:
-            self._wait()
+            self.wait()
         else:
             self._read_again()
 
@@ -344,10 +347,9 @@ class RemotingConnection(asyncio.Protocol):
         """
         transport = self._transport
         if data and not self.closed and transport is not None and not transport.is_closing():
-            activity = self.activity
-            activity.last_active_s = self._loop.time()
+            self.activity.is_active = True
             transport.write(data)
-            if activity.stalled_at_s is not None:
+            if self.writing_paused:
                 self.server.count_unread(self, len(data))
 
     def write_parts(self, parts: Sequence[bytes]) -> None:
@@ -358,10 +360,9 @@ class RemotingConnection(asyncio.Protocol):
             return
         transport = self._transport
         if not self.closed and transport is not None and not transport.is_closing():
-            activity = self.activity
-            activity.last_active_s = self._loop.time()
+            self.activity.is_active = True
             transport.writelines(parts)
-            if activity.stalled_at_s is not None:
+            if self.writing_paused:
                 self.server.count_unread(self, size_bytes)
 
     def write_soon(self, parts: Sequence[bytes]) -> None:

@@ -16,9 +16,9 @@ response here and nowhere else:
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import structlog
 
@@ -294,6 +294,16 @@ class Wrap(NamedTuple):
     """Serves a request, usually by passing it to the processor."""
 
 
+class Together(Protocol):
+    """Serves requests of many connections together, with one write to the log."""
+
+    def stage(self, request: Request) -> Any:
+        """Stage the records of a request; raises as a processor."""
+
+    def write(self, staged: Sequence[Any]) -> Sequence[Response | None]:
+        """Write what was staged; return the responses, as a processor."""
+
+
 class Row(NamedTuple):
     """The declaration of a request code, beside the function that serves it."""
 
@@ -308,6 +318,8 @@ class Row(NamedTuple):
     permissions are checked again before it is answered."""
     wrap: Wrap | None = None
     """What a feature does around the processor."""
+    together: Together | None = None
+    """Serves many of these requests as the processor serves each."""
 
     @property
     def is_administration(self) -> bool:
@@ -440,21 +452,62 @@ class Dispatcher:
             request = Request(connection, command, self._times)
             response: Response | None = _build_unsupported(command.code)
         else:
-            gate = self.gate if row.promises_state else None
-            request = Request(connection, command, self._times, gate, may_wait=row.may_wait)
+            request = self._make_request(connection, command, row)
             try:
                 response = self._process(request, row)
             except Exception as error:
                 response = self._build_failure(request, error)
-        if response is not None:
-            request.note(response)
-        if response is None or command.is_oneway:
-            return b""
-        return encode_response(command, response)
+        return self._respond(request, response)
 
-    def _process(self, request: Request, row: Row) -> Response | None:
+    def find_together(self, code: int) -> Together | None:
+        """Return how requests of a code are served together; None if they are not."""
+        row = self._table.get(code)
+        is_wrapped = row is not None and row.wrap is not None and row.wrap.objects
+        return None if row is None or is_wrapped else row.together
+
+    def dispatch_together(
+        self, together: Together, asked: Sequence[tuple["RemotingConnection", Command]]
+    ) -> list[bytes]:
+        """Serve requests of ``find_together``; return the frames, each as ``dispatch``."""
+        requests = [
+            self._make_request(connection, command, self._table[command.code])
+            for connection, command in asked
+        ]
+        responses: list[Response | None] = [None] * len(requests)
+        staged = {}
+        for number, request in enumerate(requests):
+            try:
+                self._admit(request, self._table[request.code])
+                staged[number] = together.stage(request)
+            except Exception as error:
+                responses[number] = self._build_failure(request, error)
+        try:
+            written = together.write(list(staged.values()))
+        except Exception as error:
+            written = [self._build_failure(requests[number], error) for number in staged]
+        for number, response in zip(staged, written, strict=True):
+            responses[number] = response
+        return list(map(self._respond, requests, responses))
+
+    def _make_request(
+        self, connection: "RemotingConnection", command: Command, row: Row
+    ) -> Request:
+        gate = self.gate if row.promises_state else None
+        return Request(connection, command, self._times, gate, may_wait=row.may_wait)
+
+    def _admit(self, request: Request, row: Row) -> None:
         if row.is_administration or not self.access.is_open:
             request.admit(self.access, row.permissions)
+
+    def _respond(self, request: Request, response: Response | None) -> bytes:
+        if response is not None:
+            request.note(response)
+        if response is None or request.oneway:
+            return b""
+        return encode_response(request.command, response)
+
+    def _process(self, request: Request, row: Row) -> Response | None:
+        self._admit(request, row)
         wrap = row.wrap
         if wrap is None or not wrap.objects:
             result = row.processor(request)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX, PASS_S
-from rockhopper.broker.server.remoting.connection import RemotingConnection
+from rockhopper.broker.server.remoting.connection import FrameHandler, RemotingConnection
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.server.remoting.held_answers import hold_back
 from rockhopper.protocol.command import decode_header
@@ -15,7 +15,7 @@ from rockhopper.protocol.errors import MalformedHeaderError
 from rockhopper.protocol.frame import Frame
 
 
-class GeneralPass:
+class GeneralPass(FrameHandler):
     """A frame handler that dispatches each request, and responds through the gate."""
 
     def __init__(

@@ -85,7 +85,7 @@ class MasterFinder(Protocol):
         """Return the address of the master; blank if there is none, or it is this broker."""
 
 
-class Handover:
+class Handover(FrameHandler):
     """Holds the requests of all connections of a server, then forwards them."""
 
     def __init__(self, server: Server, outgoing: Outgoing = PLAIN) -> None:
@@ -335,7 +335,7 @@ class _Splice(asyncio.Protocol):
             self._transport.abort()
 
 
-class Forwarding:
+class Forwarding(FrameHandler):
     """A handler that serves some codes by another handler, and forwards connections otherwise.
 
     The first request of another code makes it forward the connection. A replica that asks whether

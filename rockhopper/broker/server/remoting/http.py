@@ -14,7 +14,6 @@ import base64
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
-from http import HTTPStatus
 from typing import NamedTuple, cast
 
 import structlog
@@ -323,6 +322,8 @@ class _HttpServerConnection(asyncio.Protocol):
         """
         if self._transport is None or self._transport.is_closing():
             return
+        from http import HTTPStatus  # its texts; a broker that nobody asks needs none
+
         more = "".join(f"{name}: {value}\r\n" for name, value in page.headers)
         head = (
             f"HTTP/1.1 {page.status} {HTTPStatus(page.status).phrase}\r\n"

@@ -18,6 +18,7 @@ from rockhopper.broker.settings.advertise import choose_fixed_host
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.settings.tls_config import TlsConfig
 from rockhopper.protocol.addresses import join_address
+from rockhopper.sockets import find_own_address
 
 # Hosts that mean all addresses, and the address by which this machine then reaches itself.
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -134,9 +135,7 @@ class Ports:
 
 def _bind(key: str, host: str, port: int) -> socket.socket:
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        family, kind, protocol, _, address = find_own_address(host, port)
         bound = socket.socket(family, kind, protocol)
     except OSError as error:
         raise port_error(key, host, port, error) from error

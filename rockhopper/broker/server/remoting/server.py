@@ -86,7 +86,7 @@ class Server(OpenConnections[RemotingConnection]):
         self.handler = handler
         self.access = access
         self._half_frames = HalfFrames(access)
-        self.scheduler = FairScheduler(lambda serve: asyncio.get_running_loop().call_soon(serve))
+        self.scheduler: FairScheduler[RemotingConnection] = FairScheduler(self)
         self._open_ports: list[_OpenPort] = []
         self._heir: Server | None = None
         self._is_closing = False
@@ -176,6 +176,11 @@ class Server(OpenConnections[RemotingConnection]):
             server = server._heir
         connection.server = server
         return not server._is_closing and server.admit(connection)
+
+    def forget(self, connection: RemotingConnection) -> None:
+        """Remove a closed connection."""
+        super().forget(connection)
+        self.scheduler.forget(connection)
 
     def count_half_frame(self, connection: RemotingConnection, size_bytes: int) -> None:
         """Count bytes of an incomplete frame; close its connection, or others, if necessary."""

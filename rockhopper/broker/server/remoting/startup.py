@@ -5,7 +5,6 @@ import errno
 import importlib.util
 import os
 import socket
-import tempfile
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from rockhopper.broker.settings.tls_config import TlsConfig
 from rockhopper.broker.store.files.descriptors import shortage_of
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.protocol.addresses import join_address
+from rockhopper.sockets import find_own_address
 
 _NO_PLACE_ERRNOS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR}
 
@@ -151,9 +151,7 @@ def _ports(config: BrokerConfig, given: Collection[str]) -> Iterator[SettingErro
 
 def _address(host: str) -> Iterator[SettingError]:
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        family, kind, protocol, _, address = find_own_address(host, 0)
         with socket.socket(family, kind, protocol) as probe:
             probe.bind(address)
     except (OSError, UnicodeError):
@@ -193,8 +191,9 @@ def _try_directory(path: Path) -> None:
         return
     nearest = next(each for each in (path, *path.absolute().parents) if os.path.lexists(each))
     # Permissions alone do not show it for /proc, nor for root.
-    with tempfile.TemporaryDirectory(prefix=".tried-", dir=nearest):
-        pass
+    tried = nearest / f".tried-{os.getpid()}"
+    tried.mkdir()
+    tried.rmdir()
 
 
 def _development_certificate(config: BrokerConfig) -> Iterator[SettingError]:

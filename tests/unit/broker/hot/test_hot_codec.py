@@ -2,29 +2,22 @@
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from rockhopper.broker.hot.hot_codec import (
     UNDECODABLE,
-    SendFields,
-    decode_batch,
-    decode_other_send,
     decode_pull,
-    decode_send,
-    encode_other_frame,
     json_frame,
     templates,
 )
-from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION, SerializeType
-from rockhopper.protocol.command import Command, decode_header, encode_command
+from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION
+from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.frame import FrameDecoder
 from tests.support.direct import pull_fields
 
-SEND = {"a": "g", "b": "orders", "c": "TBW102", "d": "4", "e": "2", "f": "0", "g": "17", "h": "9"}
+PULL = pull_fields("orders", 3)
 COMMON = templates('50% of "here"', b"\x7f\0\0\1\0\0\x2a\x9f", trace_on=True)
-OTHERS = [SerializeType.ROCKETMQ, SerializeType.MSGPACK]
 
 
 def header(code: int, ext: dict[str, str] | None, **others: object) -> bytes:
@@ -36,74 +29,33 @@ def read(frame: bytes) -> Command:
     return decode_header(serialize_type, head, body)
 
 
-DEEP = b'{"x":' + b"[" * 600 + b"]" * 600 + b","
-
-
-@pytest.mark.parametrize(("code", "decode"), [(310, decode_send), (320, decode_batch)])
-def test_numbers_come_as_text_and_what_is_not_needed_is_passed_over(
-    code: int, decode: Callable[[bytes], Any]
-) -> None:
-    request = decode(header(code, SEND | {"zz": "x"}, language="JAVA", flag=2))
-    assert (request.code, request.opaque, request.flag) == (code, 5, 2)
-    assert request.extFields == SendFields(a="g", b="orders", e=2, f=0, g=17, h=9)
-
-
 def test_a_pull_has_the_fields_of_the_wire() -> None:
-    request = decode_pull(header(11, pull_fields("orders", 3)))
+    request = decode_pull(header(11, PULL))
     assert (request.extFields.topic, request.extFields.queueOffset) == ("orders", 3)
+
+
+DEEP = b'{"x":' + b"[" * 600 + b"]" * 600 + b","
 
 
 @pytest.mark.parametrize(
     ("decode", "bad"),
     [
-        (decode_send, header(3100, SEND)),
-        (decode_send, header(320, SEND)),
-        (decode_batch, header(310, SEND)),
-        (decode_pull, header(12, pull_fields("orders", 0))),
-        (decode_send, header(310, None)),
-        (decode_send, header(310, {k: v for k, v in SEND.items() if k != "b"})),
-        (decode_send, header(310, SEND | {"e": "two"})),
-        (decode_send, header(310, SEND, opaque=1 << 31)),
-        (decode_send, header(310, SEND)[:-1]),
-        (decode_send, header(310, SEND).replace(b"orders", b"\xff\xfe")),
-        (decode_pull, header(11, pull_fields("orders", 0) | {"maxMsgNums": str(1 << 31)})),
-        (decode_send, b'{"code":310,"x":' + b"[" * 100_000),
-        (decode_send, b'{"x":' + b"[" * 600 + b"]" * 600 + b"," + header(310, SEND)[1:]),
-        (
-            decode_pull,
-            b'{"x":' + b"[" * 600 + b"]" * 600 + b"," + header(11, pull_fields("orders", 0))[1:],
-        ),
+        (decode_pull, header(12, PULL)),
+        (decode_pull, header(11, PULL | {"maxMsgNums": str(1 << 31)})),
+        (decode_pull, DEEP + header(11, PULL)[1:]),
+        (decode_pull, header(110, PULL)),
+        (decode_pull, header(11, None)),
+        (decode_pull, header(11, {k: v for k, v in PULL.items() if k != "topic"})),
+        (decode_pull, header(11, PULL | {"queueId": "two"})),
+        (decode_pull, header(11, PULL, opaque=1 << 31)),
+        (decode_pull, header(11, PULL)[:-1]),
+        (decode_pull, header(11, PULL).replace(b"orders", b"\xff\xfe")),
+        (decode_pull, b'{"code":11,"x":' + b"[" * 100_000),
     ],
 )
 def test_what_is_not_plain_does_not_decode(decode: Callable[[bytes], object], bad: bytes) -> None:
     with pytest.raises(UNDECODABLE):
         decode(bad)
-
-
-@pytest.mark.parametrize("kind", OTHERS)
-@pytest.mark.parametrize("flag", [0, 2])
-def test_a_send_with_another_header_is_read_alike(kind: int, flag: int) -> None:
-    frame = encode_command(Command(310, 5, flag, ext=SEND, serialize_type=kind))
-    ((_, head, _),) = FrameDecoder().feed(frame)
-    decoded = decode_other_send(kind, head)
-    assert decoded == (SendFields(a="g", b="orders", e=2, f=0, g=17, h=9), 5, flag == 2)
-
-
-@pytest.mark.parametrize("kind", OTHERS)
-@pytest.mark.parametrize(
-    ("code", "flag", "ext"),
-    [(11, 0, SEND), (310, FLAG_RESPONSE, SEND), (310, 0, None), (310, 0, SEND | {"g": "soon"})],
-)
-def test_anything_else_goes_the_general_way(
-    kind: int, code: int, flag: int, ext: dict[str, str] | None
-) -> None:
-    frame = encode_command(Command(code, 5, flag, ext=ext, serialize_type=kind))
-    ((_, head, _),) = FrameDecoder().feed(frame)
-    assert decode_other_send(kind, head) is None
-
-
-def test_a_malformed_header_goes_the_general_way() -> None:
-    assert decode_other_send(SerializeType.ROCKETMQ, b"\0\1") is None
 
 
 SENT_EXT = {
@@ -120,14 +72,6 @@ def test_an_answer_to_a_send_is_a_response_with_all_fields() -> None:
     answer = read(json_frame(COMMON.sent, (511, 2, 40, "KEY", 5)))
     assert (answer.code, answer.opaque, answer.flag) == (0, 5, FLAG_RESPONSE)
     assert answer.version == MQ_VERSION
-    assert answer.ext == SENT_EXT
-
-
-@pytest.mark.parametrize("kind", OTHERS)
-def test_an_answer_in_another_serialisation_says_the_same(kind: int) -> None:
-    answer = read(encode_other_frame(COMMON, kind, 511, 2, 40, "KEY", 5))
-    assert answer.serialize_type == kind
-    assert (answer.code, answer.opaque, answer.flag) == (0, 5, FLAG_RESPONSE)
     assert answer.ext == SENT_EXT
 
 

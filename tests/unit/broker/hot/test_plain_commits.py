@@ -25,13 +25,13 @@ def commit(flag: int = 0, opaque: int = 5, **fields: object) -> Frame:
 
 
 @pytest.fixture
-def brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[HotBroker]]:
+def brokers(tmp_path: Path) -> Iterator[list[HotBroker]]:
     """Give two alike, of which the second serves commits the general way."""
     made = [HotBroker(tmp_path / name) for name in ("hot", "general")]
     for broker in made:
         broker.served.tables.groups.put(SubscriptionGroup("readers"))
         broker.served.tables.offsets.commit("orders", "readers", 1, 7)
-    monkeypatch.setattr(made[1].hot, "_take_others", lambda *_: 0)
+    made[1].serve_generally()
     yield made
     for broker in made:
         broker.close()

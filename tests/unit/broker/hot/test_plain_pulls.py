@@ -9,42 +9,36 @@ import json
 from collections.abc import Callable, Iterator
 from mmap import mmap
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from rockhopper.broker.hot import plain_pulls
+from rockhopper.broker.hot import plain_pulls, plain_sends
+from rockhopper.broker.hot.hot_codec import pieces, templates
 from rockhopper.broker.kernel.members.consumer_groups import Client, ConsumeSettings
 from rockhopper.broker.kernel.pull import long_polling
-from rockhopper.broker.kernel.pull.puller import PullOutcome
+from rockhopper.broker.kernel.pull.puller import Pull, Puller, PullOutcome
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroup
 from rockhopper.broker.kernel.tables.topics import TopicConfig
+from rockhopper.broker.server.loop.latencies import PULLS, RequestLabels
+from rockhopper.broker.server.remoting.server import Server
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.files.errors import TooManyOpenFilesError
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.protocol.codes import ResponseCode
-from rockhopper.protocol.command import decode_header
-from rockhopper.protocol.frame import Frame, FrameDecoder
+from rockhopper.protocol.command import Command, decode_header, encode_command
+from rockhopper.protocol.frame import Frame, FrameDecoder, encode_frame
 from rockhopper.protocol.store.message_codec import decode_messages
+from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 from rockhopper.protocol.subscription import Subscription
 from tests.support.hang import HANG_S
-from tests.support.hot_broker import HotBroker
+from tests.support.hot_broker import PULL_FIELDS, HotBroker
+from tests.support.piped_peer import PipedPeer
+from tests.support.records import encode_message
 from tests.support.served_broker import SETTINGS
 
 pytestmark = pytest.mark.skipif(plain_pulls.take_pulls is None, reason="it is not compiled")
-
-FIELDS = {
-    "consumerGroup": "group",
-    "topic": "orders",
-    "queueId": "0",
-    "queueOffset": "0",
-    "maxMsgNums": "32",
-    "sysFlag": "0",
-    "commitOffset": "0",
-    "suspendTimeoutMillis": "0",
-    "subVersion": "1",
-    "subscription": "*",
-    "expressionType": "TAG",
-}
 
 
 class Pulled:
@@ -54,16 +48,24 @@ class Pulled:
         self, root: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str] | None = None
     ) -> None:
         self.broker = HotBroker(root, settings)
-        self.taken = 0
+        self.taken = self.checks = self.calls = 0
         real = plain_pulls.take_pulls
         assert real is not None
 
         def counting(*arguments: object) -> plain_pulls.Taken:
             result = real(*arguments)
-            self.taken += result[0]
+            self.taken += sum(served[0] for served in result[0])
+            self.calls += 1
             return result
 
+        check = Puller.plain_read
+
+        def checking(puller: Puller, pull: Pull) -> object:
+            self.checks += 1
+            return check(puller, pull)
+
         monkeypatch.setattr(plain_pulls, "take_pulls", counting)
+        monkeypatch.setattr(Puller, "plain_read", checking)
         self.join("*", 1)
         for number in range(5):
             self.broker.served.put("orders", b"%d" % number, properties="TAGS\x01A\x02")
@@ -74,7 +76,7 @@ class Pulled:
         self.broker.served.kernel.consumers.register("group", client, ConsumeSettings(), told)
 
     def frame(self, **fields: object) -> Frame:
-        ext = {name: value for name, value in (FIELDS | fields).items() if value is not None}
+        ext = {name: value for name, value in (PULL_FIELDS | fields).items() if value is not None}
         parts = {"code": 11, "extFields": ext, "flag": 0, "language": "JAVA", "opaque": 1}
         return 0, json.dumps(parts, separators=(",", ":")).encode(), b""
 
@@ -88,6 +90,12 @@ class Pulled:
         ]
         self.broker.peer.written.clear()
         return self.taken - before, answers
+
+    def is_checked(self, **fields: object) -> bool:
+        """Whether one pull is checked, because none of its kind was allowed."""
+        before = self.checks
+        self.pull(**fields)
+        return self.checks > before
 
     def pull(self, **fields: object) -> tuple[int, int, list[bytes]]:
         """Whether compiled code took one pull, its code, and its bodies."""
@@ -105,7 +113,158 @@ def pulled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pulled]:
 ALL = [b"0", b"1", b"2", b"3", b"4"]
 
 
-def test_the_second_of_a_kind_is_taken(pulled: Pulled) -> None:
+def test_headers_with_a_blank_after_each_separator_are_taken(pulled: Pulled) -> None:
+    kind, header, body = pulled.frame()
+    spread = kind, json.dumps(json.loads(header)).encode(), body
+    pulled.serve(pulled.frame())
+    assert pulled.serve(spread) == pulled.serve(pulled.frame())
+    assert pulled.serve(spread)[0] == 1
+
+
+def known_peers(pulled: Pulled, count: int, **fields: object) -> list[PipedPeer]:
+    """Connect peers that have pulled before, so that compiled code knows their pulls."""
+    server = Server("test", pulled.broker.hot, connections_max=count)
+    peers = [PipedPeer(server, 41_000 + number) for number in range(count)]
+    for peer in peers:
+        client = Client(peer.connection, f"me{len(peers)}", 0, 453)
+        told = {"orders": Subscription("orders", "*", version=1)}
+        pulled.broker.served.kernel.consumers.register("group", client, ConsumeSettings(), told)
+    for _ in range(2):
+        frames = [pulled.frame(queueOffset="0", **fields)]
+        for peer in peers:
+            assert pulled.broker.hot.serve_frames(peer.connection, frames) == 1
+            peer.writes.clear()
+    pulled.calls = pulled.taken = 0
+    return peers
+
+
+def ask(peer: PipedPeer, *frames: Frame) -> None:
+    peer.send(b"".join(encode_frame(*frame) for frame in frames))
+
+
+def opaques(peer: PipedPeer) -> list[tuple[int, str]]:
+    """The opaque and the next offset of each answer."""
+    return [
+        (answer.opaque, (answer.ext or {}).get("nextBeginOffset", "")) for answer in peer.answers()
+    ]
+
+
+async def all_served(peers: list[PipedPeer]) -> None:
+    while any(peer.connection.is_scheduled for peer in peers):  # noqa: ASYNC110 - turns of its own
+        await asyncio.sleep(0)
+
+
+async def test_the_pulls_of_all_connections_are_one_call_and_one_answer_each(
+    pulled: Pulled,
+) -> None:
+    peers = known_peers(pulled, 4)
+    counted = sum(pulled.broker.served.kernel.request_times.combine(PULLS).counts)
+    for number, peer in enumerate(peers):
+        ask(peer, *(pulled.frame(queueOffset=str(n), maxMsgNums="1") for n in range(number + 1)))
+    await asyncio.sleep(0)
+    assert (pulled.calls, pulled.taken) == (1, 10)
+    for number, peer in enumerate(peers):
+        assert len(peer.writes) == 1
+        assert opaques(peer) == [(1, str(n + 1)) for n in range(number + 1)]
+    times = pulled.broker.served.kernel.request_times.combine(PULLS)
+    assert sum(times.counts) - counted == 10
+
+
+async def test_nothing_looks_for_sends_where_all_connections_pull(
+    pulled: Pulled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peers = known_peers(pulled, 2)
+    calls: list[object] = []
+    monkeypatch.setattr(plain_sends, "take_sends", lambda *given: calls.append(given))
+    for peer in peers:
+        ask(peer, pulled.frame(queueOffset="1"))
+    await asyncio.sleep(0)
+    assert [opaques(peer) for peer in peers] == [[(1, "5")]] * 2
+    assert calls == []
+
+
+async def test_what_follows_the_pulls_of_a_connection_keeps_its_place(pulled: Pulled) -> None:
+    one, other = peers = known_peers(pulled, 2)
+    send = {"a": "g", "b": "orders", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1"}
+    sent = encode_command(Command(310, 2, ext=send | {"h": "0", "i": "UNIQ_KEY\x01AB\x02"}))
+    pull = encode_frame(*pulled.frame(queueOffset="4"))
+    one.send(pull + sent + pull)
+    other.send(sent + pull)
+    await all_served(peers)
+    assert [answer.opaque for answer in one.answers()] == [1, 2, 1]
+    assert [answer.opaque for answer in other.answers()] == [2, 1]
+
+
+async def test_a_pull_of_another_kind_hinders_no_other_connection(pulled: Pulled) -> None:
+    one, odd, other = peers = known_peers(pulled, 3)
+    ask(one, pulled.frame(queueOffset="1"))
+    ask(odd, pulled.frame(queueOffset="9"), pulled.frame(queueOffset="2"))
+    ask(other, pulled.frame(queueOffset="3"))
+    await all_served(peers)
+    assert [opaques(peer) for peer in peers] == [[(1, "5")], [(1, "5"), (1, "5")], [(1, "5")]]
+
+
+async def test_connections_that_close_or_do_not_read_are_left_out_of_the_pulls_of_a_turn(
+    pulled: Pulled,
+) -> None:
+    closed, slow, _ = peers = known_peers(pulled, 3)
+    for peer in peers:
+        ask(peer, pulled.frame(queueOffset="1"))
+    closed.connection.close()
+    slow.connection.pause_writing()
+    await asyncio.sleep(0)
+    assert [len(peer.writes) for peer in peers] == [0, 0, 1]
+    slow.connection.resume_writing()
+    await all_served(peers)
+    assert [len(peer.writes) for peer in peers] == [0, 1, 1]
+
+
+@pytest.mark.parametrize("limit", ["PULLS_PER_CALL_MAX", "PASS_BYTES_MAX"])
+async def test_more_pulls_than_one_call_takes_are_served_by_the_passes(
+    pulled: Pulled, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    peers = known_peers(pulled, 5)
+    monkeypatch.setattr(plain_pulls, limit, 3)
+    for peer in peers:
+        ask(peer, pulled.frame(queueOffset="1"), pulled.frame(queueOffset="2"))
+    await all_served(peers)
+    assert [opaques(peer) for peer in peers] == [[(1, "5"), (1, "5")]] * 5
+    assert pulled.calls > 4
+
+
+async def test_the_pulls_that_a_message_wakes_are_one_call(pulled: Pulled) -> None:
+    *peers, gone = known_peers(pulled, 4, sysFlag="2", suspendTimeoutMillis="15000")
+    for peer in (*peers, gone):
+        frame = pulled.frame(queueOffset="5", sysFlag="2", suspendTimeoutMillis="15000")
+        ask(peer, frame, frame)
+    await asyncio.sleep(0)
+    assert (pulled.calls, [peer.writes for peer in peers]) == (1, [[]] * 3)
+    pulled.broker.served.put("orders", b"5")
+    gone.connection.close()
+    await asyncio.sleep(0)
+    assert pulled.calls == 2
+    assert [opaques(peer) for peer in peers] == [[(1, "6"), (1, "6")]] * 3
+    assert gone.writes == []
+    kind = RequestLabels("pull_message", "success", has_waited=True)
+    rows = dict(pulled.broker.served.kernel.request_times.rows())
+    assert sum(rows[kind].counts) == 6
+
+
+async def test_woken_pulls_beyond_the_bytes_of_one_call_are_answered_too(
+    pulled: Pulled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peers = known_peers(pulled, 4, sysFlag="2", suspendTimeoutMillis="15000")
+    for peer in peers:
+        frame = pulled.frame(queueOffset="5", sysFlag="2", suspendTimeoutMillis="15000")
+        ask(peer, frame, frame)
+    await asyncio.sleep(0)
+    monkeypatch.setattr(plain_pulls, "PASS_BYTES_MAX", 3)
+    pulled.broker.served.put("orders", b"5")
+    await asyncio.sleep(0)
+    assert [opaques(peer) for peer in peers] == [[(1, "6"), (1, "6")]] * 4
+
+
+def test_a_pull_is_taken_once_its_group_has_read_the_queue(pulled: Pulled) -> None:
     assert pulled.pull() == (0, 0, ALL)
     assert pulled.pull() == (1, 0, ALL)
     assert pulled.pull(queueOffset="3") == (1, 0, ALL[3:])
@@ -286,7 +445,9 @@ def test_what_has_no_messages_is_left_to_python(pulled: Pulled) -> None:
 def test_a_pull_in_other_words_is_another_kind(pulled: Pulled, change: dict[str, object]) -> None:
     pulled.broker.served.put("orders", b"1/0", queue_id=1)
     pulled.pull()
-    assert pulled.pull(**change)[0] == 0
+    pulled.pull()
+    assert not pulled.is_checked()
+    assert pulled.is_checked(**change)
 
 
 def close_the_topic(pulled: Pulled) -> None:
@@ -385,9 +546,20 @@ def test_a_retry_topic_takes_a_look_each_time(pulled: Pulled) -> None:
 
 def test_another_connection_is_not_known(pulled: Pulled) -> None:
     pulled.pull()
-    attributes = pulled.broker.peer.attributes
-    attributes.clear()
-    assert pulled.pull()[0] == 0
+    pulled.pull()
+    assert not pulled.is_checked()
+    pulled.broker.peer.attributes.clear()
+    assert pulled.is_checked()
+
+
+def test_a_pull_of_older_messages_takes_nothing_from_what_a_group_has_received(
+    pulled: Pulled,
+) -> None:
+    pulled.serve(pulled.frame(), pulled.frame())
+    older = pulled.frame(queueOffset="0", maxMsgNums="1")
+    taken, _ = pulled.serve(pulled.frame(queueOffset="2"), older)
+    reads = pulled.broker.served.kernel.stats.furthest_offset("orders", "group", 0)
+    assert (taken, reads) == (2, 5)
 
 
 def test_commits_come_along_and_everything_is_counted(pulled: Pulled) -> None:
@@ -421,8 +593,8 @@ def test_kinds_are_bounded(pulled: Pulled, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(plain_pulls, "KINDS_MAX", 2)
     for version in range(1, 6):
         pulled.pull(sysFlag="4", subVersion=str(version))
-    assert pulled.pull(sysFlag="4", subVersion="5")[0] == 1
-    assert pulled.pull(sysFlag="4", subVersion="1")[0] == 0
+    assert not pulled.is_checked(sysFlag="4", subVersion="5")
+    assert pulled.is_checked(sysFlag="4", subVersion="1")
 
 
 @pytest.mark.parametrize(
@@ -432,7 +604,7 @@ def test_kinds_are_bounded(pulled: Pulled, monkeypatch: pytest.MonkeyPatch) -> N
         lambda head: head.replace(b'"queueOffset":"0"', b'"queueOffset":null'),
         lambda head: head.replace(b'"flag":0', b'"flag":2'),
         lambda head: head.replace(b'"opaque":1', b'"opaque":1.0'),
-        lambda head: head.replace(b'"opaque":1', b'"opaque": 1'),
+        lambda head: head.replace(b'"opaque":1', b'"opaque":  1'),
         lambda head: head.replace(b'"topic":"orders"', b'"topic":"orders","topic":"orders"'),
         lambda head: head.replace(b'"topic":"orders"', b'"rh":"1","topic":"orders"'),
         lambda head: head.replace(b"orders", b"\\u006frders"),
@@ -466,3 +638,73 @@ def test_an_answer_may_send_its_reader_to_another_replica() -> None:
         "maxOffset": "30",
     }
     assert b'"suggestWhichBrokerId":"0"' in plain
+
+
+class OnePull:
+    """A queue with one message, a pull of it, and what it takes to serve that."""
+
+    def __init__(self) -> None:
+        self.log = encode_message(
+            topic="orders", body=b"hello", properties="TAGS\x01A\x02", store_host=bytes(8)
+        )
+        units = CONSUME_QUEUE_UNIT.pack(0, len(self.log), 65)
+        self.queue = SimpleNamespace(
+            topic_field=b"\6orders", min_offset=0, max_offset=1, mapping=units, mapping_start=0
+        )
+        parts = {"code": 11, "extFields": PULL_FIELDS, "flag": 0, "opaque": 1}
+        self.frames = [(0, json.dumps(parts, separators=(",", ":")).encode(), b"")]
+        self.readable: dict[bytes, Any] = {}
+
+    def take(self, count_max: int = 32) -> Any:
+        """Serve the pull."""
+        made = templates("DefaultRegion", bytes(8), trace_on=True)
+        answer = pieces(made.pulled.replace("%d", "0", 1).replace("%s", "FOUND"))
+        limits = (count_max, 1 << 20, 1 << 20, 8), 1 << 20
+        log = self.log, 0, len(self.log), 0
+        assert plain_pulls.take_pulls is not None
+        fronts = [(self.frames, 0, self.readable, True)]
+        return plain_pulls.take_pulls(fronts, answer, *limits, *log)
+
+
+def test_a_test_may_forget_that_the_queue_is_readable() -> None:
+    one = OnePull()
+
+    def judge(_key: bytes) -> bool:
+        one.readable.clear()
+        return True
+
+    key = one.take()[0][0][2]
+    for _ in range(3):
+        one.readable[key] = one.queue, None, None, "orders", "group", [], ((b"TAGS",), {}, judge)
+        ((count, answers, *_),), counted, _ = one.take()
+        assert (count, answers.endswith(one.log), counted[0][0][3]) == (1, True, "orders")
+
+
+def test_no_pull_is_served_without_room_for_a_message() -> None:
+    with pytest.raises(OverflowError):
+        OnePull().take(count_max=0)
+
+
+@pytest.mark.parametrize(
+    ("front", "error"),
+    [
+        (1, TypeError),
+        (([], 0, {}), TypeError),
+        (((), 0, {}, True), TypeError),
+        (([], 0, [], True), TypeError),
+        (([], -1, {}, True), OverflowError),
+        (([], 1 << 70, {}, True), OverflowError),
+        (([], "0", {}, True), TypeError),
+        (([1], 0, {}, True), TypeError),
+    ],
+)
+def test_what_is_no_front_is_refused(front: Any, error: type[Exception]) -> None:
+    assert plain_pulls.take_pulls is not None
+    one = OnePull()
+    whole: Any = (one.frames, 0, {}, True)
+    limits = tuple([b""] * 5), (32, 1 << 20, 1 << 20, 8), 1 << 20
+    log = one.log, 0, len(one.log), 0
+    taken = plain_pulls.take_pulls([whole], *limits, *log)
+    assert taken[0][0][:2] == (0, None)
+    with pytest.raises(error):
+        plain_pulls.take_pulls([whole, front], *limits, *log)

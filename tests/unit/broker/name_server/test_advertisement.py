@@ -1,7 +1,5 @@
 """What a replica is to clients: by the engine's view, and by what others have registered."""
 
-from dataclasses import replace
-
 import pytest
 
 from rockhopper.broker.name_server.advertisement import ALONE, Advertisement
@@ -82,8 +80,8 @@ def test_without_a_view_only_what_is_registered_is_known() -> None:
 
 
 def test_followers_are_hidden_where_the_settings_say_so() -> None:
-    following = replace(advertisement(5, 2, 1, 2, 3), shows_followers=False)
-    leading = replace(advertisement(5, 1, 1, 2, leads_in=5), shows_followers=False)
+    following = advertisement(5, 2, 1, 2, 3)._replace(shows_followers=False)
+    leading = advertisement(5, 1, 1, 2, leads_in=5)._replace(shows_followers=False)
     assert (following.is_shown, leading.is_shown) == (False, True)
     assert shown(following, {3: "10.0.0.3:10911"}) == {0: "2"}
     assert shown(leading, {3: "10.0.0.3:10911"}) == {0: "1"}

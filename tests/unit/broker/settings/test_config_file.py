@@ -9,6 +9,7 @@ from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import apply_live, change_live, load_config
 from rockhopper.broker.settings.live_settings import AutoCreateTopic, InitialOffset
 from rockhopper.broker.settings.setting_fields import SettingError, SettingErrors
+from rockhopper.protocol import compiled
 
 SHIPPED = """\
 # The broker.conf that RocketMQ ships, and keys that tutorials add to it.
@@ -93,6 +94,11 @@ def test_variables_that_kubernetes_injects_for_a_service_are_no_settings(service
     loaded = load_config(environment=environment, strict=True)
     assert loaded.warnings == load_config().warnings
     assert loaded.config == load_config().config
+
+
+def test_the_variable_that_disables_compiled_code_is_no_setting() -> None:
+    loaded = load_config(environment={compiled.SWITCH: "1"}, strict=True)
+    assert loaded.warnings == load_config().warnings
 
 
 def test_a_number_in_such_a_variable_is_a_setting() -> None:

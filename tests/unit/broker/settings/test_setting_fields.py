@@ -1,9 +1,8 @@
 """Settings: texts become values by the type of their default, and every other text is refused."""
 
-# ruff: noqa: RUF009  (setting() makes fields; it is no shared mutable default)
-
+import dataclasses
 import re
-from dataclasses import dataclass
+from dataclasses import field
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from rockhopper.broker.settings.setting_fields import (
     parse_bool,
     parse_fields,
     setting,
+    settings_dataclass,
 )
 
 
@@ -26,7 +26,7 @@ class Choice(Enum):
     TWO = "Two"
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings_dataclass(frozen=True)
 class Config:
     flag: bool = setting("flag", False)
     number: int = setting("number", 5, least=1, most=10)
@@ -122,3 +122,44 @@ def test_what_is_written_is_read_again() -> None:
 @pytest.mark.parametrize("text", ["True", "1", "on", "yes"])
 def test_truth_has_several_words(text: str) -> None:
     assert parse_bool("k", text)
+
+
+@settings_dataclass(frozen=False)
+class Live:
+    number: int = setting("number", 5)
+    numbers: list[int] = field(default_factory=list)
+
+
+@settings_dataclass(frozen=True, repr=False)
+class Secret:
+    text: str = setting("text", "secret")
+
+
+def test_settings_are_compared_shown_and_replaced_like_other_dataclasses() -> None:
+    config = Config(number=7)
+    assert (config.number, config.text) == (7, "x")
+    assert config == Config(number=7) != Config()
+    assert config != Live(number=7)  # type: ignore[comparison-overlap]
+    assert hash(config) == hash(Config(number=7))
+    assert repr(Live(number=1)) == "Live(number=1, numbers=[])"
+    assert "secret" not in repr(Secret())
+    assert dataclasses.replace(config, text="y") == Config(number=7, text="y")
+    assert Live().numbers is not Live().numbers
+
+
+def test_frozen_settings_do_not_change_and_others_do() -> None:
+    config = Config()
+    with pytest.raises(dataclasses.FrozenInstanceError, match="number"):
+        config.number = 3  # type: ignore[misc]
+    with pytest.raises(dataclasses.FrozenInstanceError, match="number"):
+        del config.number
+    live = Live()
+    live.number = 3
+    assert live == Live(number=3)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(live)
+
+
+def test_a_setting_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(TypeError, match="Config has no setting nunber"):
+        Config(nunber=3)  # type: ignore[call-arg]

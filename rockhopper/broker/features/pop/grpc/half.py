@@ -24,13 +24,17 @@ class PopGrpc:
         receiving = PopReceiving(
             name, pop, kernel.tables.groups, checks, sessions, self.handles, now_ms
         )
-        settling = Settling(kernel.store, self.handles, kernel.send_back)
+        self._settling = settling = Settling(kernel.store, self.handles, kernel.send_back)
         self.rpcs: Mapping[str, RpcRow] = {
             "ReceiveMessage": RpcRow(receiving.receive, permissions.of_queue, promises_state=False),
-            "AckMessage": RpcRow(settling.ack, permissions.of_consuming),
+            "AckMessage": RpcRow(settling.ack, permissions.of_consuming, is_gathered=True),
             "ChangeInvisibleDuration": RpcRow(settling.change, permissions.of_consuming),
             "ForwardMessageToDeadLetterQueue": RpcRow(settling.forward, permissions.of_consuming),
         }
+
+    def settle(self) -> None:
+        """Acknowledge the messages of all calls of a turn."""
+        self._settling.settle_acks()
 
     def close(self) -> None:
         """Renew no more handles."""

@@ -14,12 +14,13 @@ visible once more.
 """
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 
 import structlog
 
-from rockhopper.broker.features.pop.extra_info import ExtraInfo, real_topic
+from rockhopper.broker.features.pop.extra_info import ORDERLY_REVIVE_QUEUE, ExtraInfo, real_topic
+from rockhopper.broker.features.pop.lanes import Lane
 from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.gateways.grpc.sessions import ClientSession
 from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError
@@ -121,7 +122,8 @@ class Handles:
                 f"{self._broker_name}",
             )
         meant = HeldMessage(group, real_topic(group, topic, handle.retry_flag), handle)
-        renewed = self._renewed.get(meant.key)
+        # Most consumers renew nothing.
+        renewed = self._renewed.get(meant.key) if self._renewed else None
         if renewed is not None and renewed.first_pop_ms == handle.pop_ms:
             self._forget(meant.key)
             meant = HeldMessage(group, meant.topic, renewed.handle)
@@ -155,23 +157,45 @@ class Handles:
             return None
         return handle._replace(pop_ms=changed[0], invisible_ms=changed[1])
 
-    def ack(self, meant: HeldMessage) -> None:
-        """Acknowledge the message.
+    def ack(self, meant: Sequence[HeldMessage]) -> list[Exception | None]:
+        """Acknowledge messages, with one write; return why each cannot be, or None.
 
-        Raises:
-            Refusal: the group has received nothing, or not this, from the queue.
-            OSError: nothing is acknowledged.
+        A Refusal: the group has received nothing, or not this, from the queue. An OSError: nothing
+        is acknowledged.
         """
+        errors: list[Exception | None] = [None] * len(meant)
+        together: list[tuple[Lane, int, ExtraInfo]] = []
+        numbers: list[int] = []
+        for number, each in enumerate(meant):
+            handle = each.handle
+            lane = self._pop.lanes.get(each.group, each.topic, handle.queue_id)
+            if lane is None:
+                errors[number] = GrpcStatusError(
+                    Code.INVALID_RECEIPT_HANDLE,
+                    f"the group {each.group} has received no message of queue {handle.queue_id} "
+                    f"of {each.topic}",
+                )
+            elif handle.revive_queue_id == ORDERLY_REVIVE_QUEUE:
+                errors[number] = self._ack_in_order(each)
+            else:
+                together.append((lane, handle.queue_offset, each.info()))
+                numbers.append(number)
+        try:
+            self._pop.ack_together(together)
+        except Exception as error:
+            for number in numbers:
+                errors[number] = error
+        return errors
+
+    def _ack_in_order(self, meant: HeldMessage) -> Exception | None:
         handle = meant.handle
-        if self._pop.lanes.get(meant.group, meant.topic, handle.queue_id) is None:
-            raise GrpcStatusError(
-                Code.INVALID_RECEIPT_HANDLE,
-                f"the group {meant.group} has received no message of queue {handle.queue_id} of "
-                f"{meant.topic}",
+        try:
+            self._pop.ack(
+                meant.group, meant.topic, handle.queue_id, [handle.queue_offset], meant.info()
             )
-        self._pop.ack(
-            meant.group, meant.topic, handle.queue_id, [handle.queue_offset], meant.info()
-        )
+        except Exception as error:
+            return error
+        return None
 
     def stop(self) -> None:
         """Stop all renewals."""

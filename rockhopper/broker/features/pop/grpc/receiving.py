@@ -14,7 +14,7 @@ from rockhopper.broker.features.pop.processors.checks import PopChecks
 from rockhopper.broker.features.pop.reading import FoundMessages, PopAnswer, PopRequest
 from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.gateways.grpc.call import Call
-from rockhopper.broker.gateways.grpc.converting import build_message
+from rockhopper.broker.gateways.grpc.converting import encode_delivery
 from rockhopper.broker.gateways.grpc.resources import group_of, topic_of
 from rockhopper.broker.gateways.grpc.sessions import ClientSession, Sessions
 from rockhopper.broker.gateways.grpc.statuses import OK, GrpcStatusError, millis_of, status
@@ -25,7 +25,7 @@ from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.messages import FILTER_SQL, METHODS
 from rockhopper.protocol.grpc_v2.receipt_handle import ReceiptHandle
-from rockhopper.protocol.store.message_codec import decode_message
+from rockhopper.protocol.store.record_head import head_struct
 from rockhopper.protocol.subscription import TYPE_SQL92, TYPE_TAG, ExactSubscription, Subscription
 
 MESSAGES_MAX = 32
@@ -37,6 +37,7 @@ SUBSCRIPTIONS_CACHED_MAX = 4096
 ANY_QUEUE = -1
 EVERYTHING = ("", "*")
 
+_LOG_OFFSET = head_struct("log_offset")
 _Reply = METHODS["ReceiveMessage"].reply
 
 
@@ -151,25 +152,25 @@ class PopReceiving:
 
     def list_handed_out(
         self, receipt: "_Receipt", answer: PopAnswer
-    ) -> list[tuple[Any, HeldMessage]]:
-        """Return the messages of *answer* in the client's format, with their in-flight records."""
+    ) -> list[tuple[bytes, HeldMessage]]:
+        """Return an encoded reply for each message of *answer*, with its in-flight record."""
         records = iter(answer.records)
         return [
-            self._message(receipt, answer, found, offset, next(records))
+            self._encode_reply(receipt, answer, found, offset, next(records))
             for found in answer.found
             for offset in found.offsets
         ]
 
-    def _message(
+    def _encode_reply(
         self,
         receipt: "_Receipt",
         answer: PopAnswer,
         found: FoundMessages,
         offset: int,
         record: bytes,
-    ) -> tuple[Any, HeldMessage]:
+    ) -> tuple[bytes, HeldMessage]:
         wanted = receipt.wanted
-        stored = decode_message(record)
+        (log_offset,) = _LOG_OFFSET.unpack_from(record)
         handle = ReceiptHandle(
             found.start,
             answer.pop_ms,
@@ -179,16 +180,18 @@ class PopReceiving:
             self._broker_name,
             found.queue_id,
             offset,
-            stored.commit_log_offset,
+            log_offset,
         )
-        message = build_message(stored, wanted.topic, receipt.namespace)
-        system = message.system_properties
-        system.receipt_handle = str(handle)
-        system.invisible_duration.FromMilliseconds(answer.invisible_ms)
-        attempts = answer.order_counts.get((found.queue_id, offset), stored.reconsume_times)
-        system.delivery_attempt = attempts + 1
+        frame = encode_delivery(
+            record,
+            wanted.topic,
+            receipt.namespace,
+            str(handle),
+            answer.invisible_ms,
+            answer.order_counts.get((found.queue_id, offset), -1),
+        )
         topic = real_topic(wanted.group, wanted.topic, found.retry_flag)
-        return message, HeldMessage(wanted.group, topic, handle)
+        return frame, HeldMessage(wanted.group, topic, handle)
 
     def give_back(self, received: list[HeldMessage]) -> None:
         """Make messages visible again that the client did not receive; on failure they time out."""
@@ -244,8 +247,8 @@ class _Receipt:
         call.delivery = self
         self._received = received
         call.write(_Reply(status=OK))
-        for message, _ in handed_out:
-            call.write(_Reply(message=message))
+        for frame, _ in handed_out:
+            call.write_frame(frame)
         last = _Reply()
         last.delivery_timestamp.FromMilliseconds(answer.pop_ms)
         call.write(last)

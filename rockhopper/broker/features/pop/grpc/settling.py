@@ -1,10 +1,9 @@
 """AckMessage, ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue."""
 
-import contextlib
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
-from rockhopper.broker.features.pop.grpc.handles import Handles
+from rockhopper.broker.features.pop.grpc.handles import Handles, HeldMessage
 from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.resources import group_of, topic_of
 from rockhopper.broker.gateways.grpc.statuses import (
@@ -30,6 +29,10 @@ TO_THE_DEAD_LETTERS = -1
 _MESSAGE_ID = re.compile(r"(01)?[0-9A-Fa-f]{32}")
 
 _AckReply = METHODS["AckMessage"].reply
+_ACKED_NONE: bytes = _AckReply(status=OK).SerializeToString()
+_ACKED: bytes = _AckReply(status=OK, entries=[{"status": OK}]).SerializeToString()
+"""The reply to one acknowledgement, without the id and the handle."""
+_OK_CODE = int(Code.OK)
 _ChangeReply = METHODS["ChangeInvisibleDuration"].reply
 _ForwardReply = METHODS["ForwardMessageToDeadLetterQueue"].reply
 
@@ -41,29 +44,42 @@ class Settling:
         self._store = store
         self._handles = handles
         self._send_back = send_back
+        self._owed_acks: list[_OwedAcks] = []
 
-    def ack(self, call: Call, request: Any) -> Any:
-        """AckMessage: acknowledge messages; each has its own status."""
+    def ack(self, call: Call, request: Any) -> None:
+        """AckMessage: acknowledge messages; each has its own status.
+
+        ``settle_acks`` does it for all calls of a turn, and replies.
+        """
         _ = call.client_id
         topic, group = topic_of(request.topic), group_of(request.group)
-        reply = _AckReply(status=OK)
-        codes = set()
-        for entry in request.entries:
-            told = reply.entries.add(
-                message_id=entry.message_id, receipt_handle=entry.receipt_handle
-            )
+        entries = request.entries
+        # Protobuf parses faster than it builds.
+        reply = _AckReply.FromString(_ACKED if len(entries) == 1 else _ACKED_NONE)
+        acks = []
+        for entry in entries:
+            told = reply.entries[0] if len(entries) == 1 else reply.entries.add(status=OK)
+            handle = entry.receipt_handle
+            told.message_id, told.receipt_handle = entry.message_id, handle
             try:
-                self._handles.ack(self._handles.settle(entry.receipt_handle, group, topic))
+                acks.append((told, self._handles.settle(handle, group, topic)))
             except Exception as error:
                 told.status.CopyFrom(status_of(error))
-            else:
-                told.status.CopyFrom(OK)
-            codes.add(told.status.code)
-        if len(codes) > 1:
-            reply.status.CopyFrom(status(Code.MULTIPLE_RESULTS, "see the entries"))
-        elif reply.entries:
-            reply.status.CopyFrom(reply.entries[0].status)
-        return reply
+        self._owed_acks.append(_OwedAcks(call, reply, acks))
+
+    def settle_acks(self) -> None:
+        """Acknowledge the messages of all calls that wait, with one write, and reply."""
+        if not self._owed_acks:
+            return
+        owed, self._owed_acks = self._owed_acks, []
+        acks = [ack for each in owed for ack in each.acks]
+        errors = self._handles.ack([meant for _, meant in acks])
+        for (told, _), error in zip(acks, errors, strict=True):
+            if error is not None:
+                told.status.CopyFrom(status_of(error))
+        for call, reply, _ in owed:
+            _sum_up(reply)
+            call.reply(reply)
 
     def change(self, call: Call, request: Any) -> Any:
         """ChangeInvisibleDuration: change when a message becomes visible again."""
@@ -114,8 +130,9 @@ class Settling:
                 return
             # A message that has become visible meanwhile is delivered again, besides the dead
             # letter.
-            with contextlib.suppress(Refusal):
-                self._handles.ack(meant)
+            (failure,) = self._handles.ack([meant])
+            if failure is not None and not isinstance(failure, Refusal):
+                raise failure
             call.reply(_ForwardReply(status=OK))
 
         if end_offset <= self._store.safe_point.high_watermark:
@@ -123,6 +140,24 @@ class Settling:
         else:
             self._store.safe_point.when(end_offset, release)
         return None
+
+
+class _OwedAcks(NamedTuple):
+    """A call that receives its reply once its messages are acknowledged."""
+
+    call: Call
+    reply: Any
+    acks: list[tuple[Any, HeldMessage]]
+    """Entries of the reply, and the messages that are acknowledged."""
+
+
+def _sum_up(reply: Any) -> None:
+    """Set the status of a reply: the common one of all entries, or that they differ."""
+    entries = reply.entries
+    if len(entries) > 1 and len({entry.status.code for entry in entries}) > 1:
+        reply.status.CopyFrom(status(Code.MULTIPLE_RESULTS, "see the entries"))
+    elif entries and entries[0].status.code != _OK_CODE:
+        reply.status.CopyFrom(entries[0].status)
 
 
 def _parse_identity(message_id: str) -> Identity:

@@ -5,58 +5,39 @@ takes the general path (features/pop/processors/popping.py), which defines the r
 messages popped in order, offsets that their queue does not have, queues that do not exist.
 """
 
-from typing import Literal, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from rockhopper.broker.features.pop.extra_info import ExtraInfo, parse_extra_info, real_topic
 from rockhopper.broker.features.pop.service import PopService
-from rockhopper.broker.hot.hot_codec import (
-    COMMITTED,
-    UNDECODABLE,
-    header_decoder,
-    json_frame,
+from rockhopper.broker.hot.similar_requests import (
+    RequestShape,
+    Rows,
+    encode_successes,
+    read_similar,
 )
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, SerializeType
+from rockhopper.protocol.codes import FLAG_ONEWAY, RequestCode
 from rockhopper.protocol.errors import FieldError
 from rockhopper.protocol.frame import Frame
-from rockhopper.protocol.requests.fields import Int32, Int64
+from rockhopper.protocol.properties import parse_whole_number
 
 # Only the message's number follows these parts of an extra info.
 _POP_PARTS_MIN = 5
-
-
-class _AckFields(msgspec.Struct, gc=False):
-    """The fields of ACK_MESSAGE, by their wire names."""
-
-    consumerGroup: str  # noqa: N815
-    topic: str
-    queueId: Int32  # noqa: N815
-    offset: Int64
-    extraInfo: str  # noqa: N815
-    rh: str = ""
-
-
-class _AckHeader(msgspec.Struct, gc=False):
-    """The header of ACK_MESSAGE."""
-
-    code: Literal[200051]
-    opaque: Int32
-    extFields: _AckFields  # noqa: N815
-    flag: Int32 = 0
-
-
-_decode_ack = header_decoder(_AckHeader)
+_SHAPE = RequestShape(
+    int(RequestCode.ACK_MESSAGE),
+    (b"consumerGroup", b"topic", b"queueId", b"extraInfo"),
+    (b"offset",),
+    cut=3,
+)
 
 
 class _Popped(NamedTuple):
     """The common data of acknowledgements for one pop from one queue."""
 
-    named: tuple[str, str, int, str]
-    """Group, topic, queue and pop, as the requests name them."""
+    group: str
+    queue_id: int
     topic: str
     info: ExtraInfo
     low: int
@@ -68,7 +49,6 @@ class PlainAcks:
     """Serves plain acknowledgements."""
 
     code = int(RequestCode.ACK_MESSAGE)
-    prefix = b'{"code":200051,'
 
     def __init__(self, pop: PopService, topics: TopicTable, store: MessageStore) -> None:
         self._pop = pop
@@ -77,29 +57,20 @@ class PlainAcks:
 
     def serve(self, batch: ReplyBatch, frames: list[Frame], first: int) -> int:
         """Serve the acknowledgements from frame *first* on that belong to one pop."""
-        requests: list[_AckHeader] = []
-        popped: _Popped | None = None
-        for at in range(first, len(frames)):
-            request = _decode(*frames[at][:2])
-            if request is None:
-                break
-            fields = request.extFields
-            pop = fields.extraInfo.rpartition(" ")[0]
-            named = fields.consumerGroup, fields.topic, fields.queueId, pop
-            if popped is None:
-                popped = self._find_popped(named)
-            if popped is None or named != popped.named:
-                break
-            if not popped.low <= fields.offset <= popped.high:
-                break
-            requests.append(request)
-        if popped is None or not self._settle(popped, requests):
+        texts, rows = read_similar(frames, first, _SHAPE)
+        popped = self._find_popped(*texts) if rows else None
+        if popped is None:
             return 0
-        _respond(batch, requests)
-        return len(requests)
+        count = _count_of(popped, rows)
+        if not count or not self._settle(popped, rows[:count]):
+            return 0
+        answered = [row[0] for row in rows[:count] if not row[1] & FLAG_ONEWAY]
+        if answered:
+            batch.promise(encode_successes(answered))
+        return count
 
-    def _find_popped(self, named: tuple[str, str, int, str]) -> _Popped | None:
-        group, topic, queue_id, pop = named
+    def _find_popped(self, group: str, topic: str, queue: str, pop: str) -> _Popped | None:
+        queue_id = parse_whole_number(queue)
         if pop.count(" ") + 1 < _POP_PARTS_MIN:
             return None
         try:
@@ -110,36 +81,22 @@ class PlainAcks:
         settings = self._topics.get(topic)
         if info.is_orderly or settings is None or not 0 <= queue_id < settings.read_queue_nums:
             return None
-        return _Popped(named, topic, info, *self._store.reading.queue_range(topic, queue_id))
+        reading = self._store.reading
+        return _Popped(group, queue_id, topic, info, *reading.queue_range(topic, queue_id))
 
-    def _settle(self, popped: _Popped, requests: list[_AckHeader]) -> bool:
-        if not requests:
-            return False
-        group, _, queue_id, _ = popped.named
-        offsets = list(dict.fromkeys(request.extFields.offset for request in requests))
+    def _settle(self, popped: _Popped, rows: Rows) -> bool:
+        offsets = list(dict.fromkeys([row[2] for row in rows]))
         try:
-            self._pop.ack(group, popped.topic, queue_id, offsets, popped.info)
+            self._pop.ack(popped.group, popped.topic, popped.queue_id, offsets, popped.info)
         except OSError:
             # The general path tries again, and returns the error.
             return False
         return True
 
 
-def _decode(serialize_type: int, header: bytes) -> _AckHeader | None:
-    if serialize_type != SerializeType.JSON or not header.startswith(PlainAcks.prefix):
-        return None
-    try:
-        request = _decode_ack(header)
-    except UNDECODABLE:
-        return None
-    return None if request.flag & FLAG_RESPONSE or request.extFields.rh else request
-
-
-def _respond(batch: ReplyBatch, requests: list[_AckHeader]) -> None:
-    answers = [
-        json_frame(COMMITTED, (request.opaque,))
-        for request in requests
-        if not request.flag & FLAG_ONEWAY
-    ]
-    if answers:
-        batch.promise(b"".join(answers))
+def _count_of(popped: _Popped, rows: Rows) -> int:
+    """Return how many of *rows*, from the first on, are about offsets that the queue has."""
+    for count, (_, _, offset) in enumerate(rows):
+        if not popped.low <= offset <= popped.high:
+            return count
+    return len(rows)

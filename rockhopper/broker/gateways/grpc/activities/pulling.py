@@ -8,7 +8,7 @@ from typing import Any
 from rockhopper.broker.feature import RpcRow
 from rockhopper.broker.gateways.grpc import permissions
 from rockhopper.broker.gateways.grpc.call import Call
-from rockhopper.broker.gateways.grpc.converting import build_message
+from rockhopper.broker.gateways.grpc.converting import fill_message
 from rockhopper.broker.gateways.grpc.resources import group_of, topic_of
 from rockhopper.broker.gateways.grpc.statuses import OK, GrpcStatusError, millis_of, status
 from rockhopper.broker.kernel.pull.puller import Pull, Puller, PullOutcome
@@ -63,7 +63,9 @@ class _CallReply:
             call.write(_PullReply(status=OK))
             for stored in messages:
                 if wanted.matches_tag(stored.tags):
-                    call.write(_PullReply(message=build_message(stored, *self._place)))
+                    reply = _PullReply()
+                    fill_message(reply.message, stored, *self._place)
+                    call.write(reply)
         elif outcome is PullOutcome.MOVED:
             moved = status(Code.ILLEGAL_OFFSET, "the queue no longer has this offset")
             call.write(_PullReply(status=moved))

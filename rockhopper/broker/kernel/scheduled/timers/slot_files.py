@@ -32,7 +32,7 @@ from rockhopper.broker.kernel.scheduled.timers.entries import (
     KIND_WITHDRAWAL,
 )
 from rockhopper.broker.store.files import disk
-from rockhopper.broker.store.files.record_file import mend, read_records
+from rockhopper.broker.store.files.record_file import read_records, repair
 from rockhopper.protocol.store.journal_records import RecordsRead, encode_record
 
 log = structlog.get_logger("broker.timers")
@@ -189,7 +189,7 @@ class SlotFiles:
     def _mend(self, name: str, read: RecordsRead) -> None:
         self._close(name)
         path = self.directory / name
-        size_bytes = mend(path, read, self._quarantine, what="delivered timer messages")
+        size_bytes = repair(path, read, self._quarantine, what="delivered timer messages")
         self._note_size(name, size_bytes)
 
     def append(self, pieces: Iterable[tuple[int, bytes]]) -> None:

@@ -67,16 +67,6 @@ class SlaveFollower:
         self._problem: str | None = None
         self._logged_at_s = 0.0
 
-    @classmethod
-    def make_if_wanted(cls, parts: BrokerCore) -> "SlaveFollower | None":
-        """Return the follower that the settings or the store require.
-
-        None if the store follows no master. Its master's address is blank if neither contains it.
-        """
-        noted = following_file.read_followed_master(StoreLayout.from_config(parts.config.store))
-        master = parts.config.following.follow_master or noted
-        return None if master is None else cls(parts, master)
-
     async def open(self, store_host: bytes, mapped_files_max: int) -> None:
         """Open the store and start to copy. Blocks during the recovery of the store.
 

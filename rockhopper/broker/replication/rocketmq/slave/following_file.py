@@ -10,6 +10,7 @@ damaged note still means that the store follows.
 
 from pathlib import Path
 
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import checked_line, disk
 
@@ -28,6 +29,15 @@ def read_followed_master(layout: StoreLayout) -> str | None:
         return None
     damaged = "the record that this store follows another broker is damaged"
     return checked_line.load(path, lambda document: str(document["master"]), damaged) or ""
+
+
+def find_master(config: BrokerConfig) -> str | None:
+    """Return the master that the settings or the store require to follow; None if there is none.
+
+    It is blank if neither contains its address.
+    """
+    noted = read_followed_master(StoreLayout.from_config(config.store))
+    return config.following.follow_master or noted
 
 
 def write(layout: StoreLayout, master: str) -> None:

@@ -10,7 +10,6 @@ import structlog
 
 from rockhopper.broker.kernel.processors.runtime_info import MQ_VERSION_ORDINAL, VERSION_DESCRIPTION
 from rockhopper.broker.name_server.followed_master import FollowError
-from rockhopper.broker.observing.version import own_version
 from rockhopper.broker.replication.rocketmq.slave.follower import SlaveFollower
 from rockhopper.broker.server.remoting.dispatcher import (
     Dispatcher,
@@ -31,6 +30,7 @@ from rockhopper.protocol.bodies.topics import ROCKHOPPER_VERSION
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.tasks import run_in_background
+from rockhopper.version import own_version
 
 log = structlog.get_logger("broker.following")
 

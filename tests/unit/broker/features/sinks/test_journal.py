@@ -1,4 +1,4 @@
-"""What sinks remember: any damage is mended from the second copy, or refused with a sentence."""
+"""What sinks remember: any damage is repaired from the second copy, or refused with a sentence."""
 
 from pathlib import Path
 

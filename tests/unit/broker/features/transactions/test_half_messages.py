@@ -74,7 +74,7 @@ def half_send(group: str = "senders", **properties: str) -> Send:
 
 async def test_a_half_message_is_hidden_and_opens_a_transaction(broker: ServedBroker) -> None:
     broker.create_topic("orders")
-    placed, _ = broker.kernel.sender.send(half_send(CHECK_IMMUNITY_TIME_IN_SECONDS="60"))
+    placed, _ = broker.send(half_send(CHECK_IMMUNITY_TIME_IN_SECONDS="60"))
     (message,) = decode_messages(broker.store.reading.get_message(HALF_TOPIC, 0, 0, 32).body)
     (opened,) = transactions_of(broker).halves
     assert (opened.offset, opened.log_offset) == (0, message.commit_log_offset)
@@ -91,11 +91,11 @@ async def test_transactions_may_be_forbidden(broker: ServedBroker) -> None:
     broker.create_topic("orders")
     broker.config.transactions.reject_transaction_message = True
     with pytest.raises(NoPermission, match="broker-a"):
-        broker.kernel.sender.send(half_send())
-    broker.kernel.sender.send(half_send()._replace(sys_flag=0, properties=""))
+        broker.send(half_send())
+    broker.send(half_send()._replace(sys_flag=0, properties=""))
 
 
 async def test_a_group_that_would_end_a_property_is_refused(broker: ServedBroker) -> None:
     broker.create_topic("orders")
     with pytest.raises(IllegalMessage, match="a character that ends a property"):
-        broker.kernel.sender.send(half_send("a\x01b"))
+        broker.send(half_send("a\x01b"))

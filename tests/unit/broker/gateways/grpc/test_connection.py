@@ -1,5 +1,6 @@
 """One connection: what is asked in odd ways, and what it costs to be rude."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -110,6 +111,7 @@ async def test_answers_that_nobody_reads_end_the_connection(client: GrpcClient) 
     client.connection.pause_writing()
     client.pipe.unread_bytes = UNREAD_BYTES_MAX + 1
     client.begin("Nonsense")
+    await asyncio.sleep(0)
     assert client.pipe.is_closed
 
 

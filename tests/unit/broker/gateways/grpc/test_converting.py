@@ -7,11 +7,11 @@ import pytest
 
 from rockhopper.broker.gateways.grpc.converting import (
     SendLimits,
-    build_message,
     build_properties,
+    fill_message,
     send_of,
 )
-from rockhopper.protocol.grpc_v2.messages import Encoding, MessageType
+from rockhopper.protocol.grpc_v2.messages import Encoding, Message, MessageType
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.sys_flags import (
     SYS_FLAG_COMPRESSED_ZLIB,
@@ -77,7 +77,7 @@ def test_a_delivered_message_says_all_that_is_known() -> None:
         _SYS_MSG_PRIORITY_="3",
         TIMER_DELIVER_MS="1700000000000",
     )
-    found = build_message(message, "t", "")
+    found = fill_message(Message(), message, "t", "")
     system = found.system_properties
     assert dict(found.user_properties) == {"mine": "x"}
     assert (system.tag, list(system.keys), system.message_id) == ("red", ["a", "b"], "U")
@@ -89,7 +89,7 @@ def test_a_delivered_message_says_all_that_is_known() -> None:
 
 
 def test_a_time_beyond_all_calendars_is_the_last_one() -> None:
-    system = build_message(stored(TIMER_DELIVER_MS="9" * 18), "t", "").system_properties
+    system = fill_message(Message(), stored(TIMER_DELIVER_MS="9" * 18), "t", "").system_properties
     assert system.delivery_timestamp.ToDatetime().year == 9999
 
 
@@ -97,24 +97,24 @@ def test_a_time_beyond_all_calendars_is_the_last_one() -> None:
 def test_a_birth_that_no_calendar_has_keeps_no_message_back(born_ms: int) -> None:
     message = stored()
     message.born_time_ms = born_ms
-    system = build_message(message, "t", "").system_properties
+    system = fill_message(Message(), message, "t", "").system_properties
     assert 1900 <= system.born_timestamp.ToDatetime().year <= 9999
 
 
 def test_a_body_compressed_by_a_client_of_4_is_delivered_as_it_was() -> None:
     body = zlib.compress(b"text " * 100)
-    found = build_message(stored(body, SYS_FLAG_COMPRESSED_ZLIB), "t", "")
+    found = fill_message(Message(), stored(body, SYS_FLAG_COMPRESSED_ZLIB), "t", "")
     assert found.body == b"text " * 100
     assert found.system_properties.body_encoding == Encoding.IDENTITY
 
 
 def test_one_that_nobody_can_read_is_handed_on() -> None:
-    found = build_message(stored(b"not zlib", SYS_FLAG_COMPRESSED_ZLIB), "t", "")
+    found = fill_message(Message(), stored(b"not zlib", SYS_FLAG_COMPRESSED_ZLIB), "t", "")
     assert found.body == b"not zlib"
     assert found.system_properties.body_encoding == Encoding.GZIP
 
 
 @pytest.mark.parametrize(("topic", "name"), [("ns%t", "t"), ("t", "t")])
 def test_a_namespace_is_told_apart_from_the_name(topic: str, name: str) -> None:
-    found = build_message(stored(), topic, "ns")
+    found = fill_message(Message(), stored(), topic, "ns")
     assert (found.topic.name, found.topic.resource_namespace) == (name, "ns")

@@ -79,6 +79,8 @@ def test_a_body_is_neither_empty_nor_too_large() -> None:
         ({}, {"message_group": "x" * 64}, Code.ILLEGAL_MESSAGE_GROUP),
         ({}, {"message_group": "é" * 32}, Code.ILLEGAL_MESSAGE_GROUP),
         ({}, {"trace_context": "a\x01"}, Code.BAD_REQUEST),
+        ({}, {"born_host": "me\x02DELAY\x013"}, Code.BAD_REQUEST),
+        ({}, {"lite_topic": "a\x02b"}, Code.BAD_REQUEST),
     ],
 )
 def test_what_cannot_be_a_property_is_refused(

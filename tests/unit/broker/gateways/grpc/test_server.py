@@ -1,6 +1,9 @@
 """The port: how many may come, and how it closes."""
 
+import asyncio
 from typing import cast
+
+import pytest
 
 from rockhopper.broker.gateways.grpc.connection import GrpcConnection
 from tests.support.features import needs, pop_of
@@ -36,3 +39,25 @@ async def test_a_port_that_closes_answers_what_it_was_asked(
     assert client.pipe.is_closed
     goaway = bytes(client.pipe.written).index(b"\x7f\xff\xff\xff\0\0\0\0")
     assert goaway < client.pipe.written.index(b"no new message")
+
+
+async def test_a_connection_that_cannot_be_written_to_does_not_hinder_the_others(
+    served: GrpcBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = served.gateway.server
+    pipes = [connected(served) for _ in range(2)]
+    first, second = server.connections
+    flushed: list[GrpcConnection] = []
+
+    def flush(connection: GrpcConnection) -> None:
+        if connection is first:
+            raise RuntimeError("no")
+        flushed.append(connection)
+
+    monkeypatch.setattr(GrpcConnection, "flush", flush)
+    for connection in (first, second):
+        server.flush_soon(connection)
+    await asyncio.sleep(0)
+    assert flushed == [second]
+    assert (first.closed, second.closed) == (True, False)
+    assert sorted(pipe.is_closed for pipe in pipes) == [False, True]

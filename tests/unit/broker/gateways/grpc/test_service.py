@@ -75,9 +75,7 @@ def served(path: str | None = None, **fields: str) -> Asking:
     asking = Asking(service, **fields)
     if path is not None:
         asking.rpc = service.find(path)
-    rpc = asking.rpc
-    request = METHODS["Heartbeat"] if path is None or rpc is None else rpc.method.request()
-    service.serve(asking, request)  # type: ignore[arg-type]
+    service.serve(asking, b"")  # type: ignore[arg-type]
     return asking
 
 

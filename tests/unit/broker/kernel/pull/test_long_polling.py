@@ -193,6 +193,27 @@ def test_a_queue_that_gets_messages_all_the_time_keeps_no_other_waiting(loop: St
     assert 99 in pulls.woken
 
 
+def test_the_only_pull_of_a_queue_waits_while_those_of_another_are_woken(
+    loop: SteppedLoop,
+) -> None:
+    pulls = Pulls(loop, cost_s=TURN_BUDGET_S)
+    first, other = pulls.tail, QueueTail("bills", 0, 0, is_batch=False)
+    peer = Peer()
+    for number in range(2):
+        pulls.park(number, peer=peer)
+    pulls.tail = other
+    pulls.park(99, peer=peer)
+
+    async def arrive() -> list[int]:
+        pulls.polling.arrived(first, 1, {5})
+        pulls.polling.arrived(other, 1, {5})
+        return list(pulls.woken)
+
+    assert loop.run_until_complete(arrive()) == [0]
+    loop.advance(0)
+    assert pulls.woken == [0, 1, 99]
+
+
 def test_a_connection_has_a_most_of_parked_pulls(
     loop: SteppedLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

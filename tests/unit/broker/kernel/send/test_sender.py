@@ -1,6 +1,8 @@
 """Sender: what is stored of a send, and what its producer is told, without any protocol."""
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from rockhopper.broker.kernel.send.send_request import Send, is_half
 from rockhopper.broker.kernel.send.sender import Diversion
@@ -19,6 +21,7 @@ from rockhopper.protocol.sys_flags import (
     SYS_FLAG_TRANSACTION_ROLLBACK,
 )
 from tests.support.features import needs
+from tests.support.hot_broker import fail_writes
 from tests.support.peers import Clock
 from tests.support.served_broker import BORN_HOST, STORE_HOST, ServedBroker
 
@@ -65,7 +68,7 @@ def log_offset_of(message_id: str) -> int:
 
 async def test_a_message_is_stored_as_it_was_sent(broker: ServedBroker) -> None:
     broker.put(TOPIC, queue_id=2)
-    placed, _ = broker.kernel.sender.send(
+    placed, _ = broker.send(
         send(properties={"UNIQ_KEY": "A1", "TAGS": "t", "a": "b"}, sys_flag=SYS_FLAG_COMPRESSED)
     )
     message = stored(broker)[1]
@@ -85,37 +88,26 @@ async def test_a_message_is_stored_as_it_was_sent(broker: ServedBroker) -> None:
 
 
 async def test_the_brokers_own_properties_are_not_the_clients(broker: ServedBroker) -> None:
-    broker.kernel.sender.send(send(properties={"MSG_REGION": "forged", "REAL_TOPIC": "other"}))
+    broker.send(send(properties={"MSG_REGION": "forged", "REAL_TOPIC": "other"}))
     (message,) = stored(broker)
     assert message.properties["MSG_REGION"] == "DefaultRegion"
     assert "REAL_TOPIC" not in message.properties
 
 
 async def test_a_message_without_a_key_gets_one(broker: ServedBroker) -> None:
-    first, _ = broker.kernel.sender.send(send())
-    second, _ = broker.kernel.sender.send(send())
+    first, _ = broker.send(send())
+    second, _ = broker.send(send())
     assert [len(placed.transaction_id or "") for placed in (first, second)] == [32, 32]
     assert first.transaction_id != second.transaction_id
     assert stored(broker)[1].properties["UNIQ_KEY"] == second.transaction_id
 
 
-async def test_who_waits_for_the_disk_is_told_how_far(broker: ServedBroker) -> None:
-    _, waits = broker.kernel.sender.send(send(properties={"WAIT": "true"}))
-    _, by_default = broker.kernel.sender.send(send())
-    assert waits < by_default == broker.store.log.written_offset
-    _, does_not = broker.kernel.sender.send(send(properties={"WAIT": "false"}))
-    assert does_not == 0
-    first, _, last = stored(broker)
-    assert "WAIT" not in first.properties
-    assert last.properties["WAIT"] == "false"
-
-
 async def test_what_is_counted_are_messages_and_the_bytes_of_their_records(
     broker: ServedBroker,
 ) -> None:
-    broker.kernel.sender.send(send(b"x" * 100))
+    broker.send(send(b"x" * 100))
     batch = encode_batch([(0, b"y", b""), (0, b"z", b"")])
-    broker.kernel.sender.send(send(batch, is_batch=True))
+    broker.send(send(batch, is_batch=True))
     traffic = broker.stats.get_send_traffic(TOPIC)
     assert (traffic.messages, traffic.bytes) == (3, broker.store.log.written_offset)
     assert broker.stats.put_failed == 0
@@ -126,7 +118,7 @@ async def test_a_batch_gets_an_id_for_each_message_and_consecutive_offsets(
 ) -> None:
     broker.put(TOPIC, queue_id=2)
     batch = encode_batch([(0, b"y", b"TAGS\x01t\x02"), (3, b"z", b"")])
-    placed, _ = broker.kernel.sender.send(
+    placed, _ = broker.send(
         send(batch, is_batch=True, sys_flag=SYS_FLAG_INNER_BATCH | SYS_FLAG_NEED_UNWRAP)
     )
     _, first, second = stored(broker)
@@ -143,7 +135,7 @@ async def test_a_batch_gets_an_id_for_each_message_and_consecutive_offsets(
 async def test_a_delay_level_moves_a_message_and_beats_a_time(
     broker: ServedBroker, clock: Clock
 ) -> None:
-    placed, _ = broker.kernel.sender.send(
+    placed, _ = broker.send(
         send(properties={"DELAY": "99", "TIMER_DELIVER_MS": str(clock.now_ms + 60_000)})
     )
     (message,) = stored(broker, SCHEDULE_TOPIC, 17)
@@ -157,16 +149,14 @@ async def test_a_delay_level_moves_a_message_and_beats_a_time(
 
 @pytest.mark.parametrize("level", ["0", "-3"])
 async def test_levels_below_one_delay_nothing(broker: ServedBroker, level: str) -> None:
-    broker.kernel.sender.send(send(properties={"DELAY": level}))
+    broker.send(send(properties={"DELAY": level}))
     assert len(stored(broker)) == 1
 
 
 async def test_a_time_gets_a_handle_to_withdraw_the_message_by(
     broker: ServedBroker, clock: Clock
 ) -> None:
-    placed, _ = broker.kernel.sender.send(
-        send(properties={"TIMER_DELIVER_MS": str(clock.now_ms + 60_000)})
-    )
+    placed, _ = broker.send(send(properties={"TIMER_DELIVER_MS": str(clock.now_ms + 60_000)}))
     assert placed.recall_handle
     assert stored(broker) == []
 
@@ -203,7 +193,7 @@ async def test_the_first_feature_that_diverts_a_half_message_decides_where_it_is
 
     broker.kernel.sender.diversions[:] = [look, divert, miss]
     broker.create_topic("aside")
-    placed, _ = broker.kernel.sender.send(send(properties=HALF | {"DELAY": "1"}))
+    placed, _ = broker.send(send(properties=HALF | {"DELAY": "1"}))
     (message,) = stored(broker, "aside", 1)
     assert asked == [(TOPIC, 2)]
     assert aside.places == [(0, message.commit_log_offset)]
@@ -223,7 +213,7 @@ async def test_features_prepare_the_messages_that_have_their_property(
 
     broker.kernel.sender.preparations[:] = [("odd", mark), ("marked", mark), ("missing", mark)]
     for properties in ({"UNIQ_KEY": "A"}, {"UNIQ_KEY": "B", "odd": "1"}):
-        broker.kernel.sender.send(send(properties=properties, queue_id=0))
+        broker.send(send(properties=properties, queue_id=0))
     (plain,), (prepared,) = stored(broker, TOPIC, 0), stored(broker, TOPIC, 2)
     assert "marked" not in plain.properties
     assert prepared.properties["marked"] == TOPIC
@@ -235,9 +225,9 @@ async def test_a_message_that_a_feature_refuses_is_not_stored(broker: ServedBrok
 
     broker.kernel.sender.diversions[:] = [refuse]
     with pytest.raises(NoPermission, match="not now"):
-        broker.kernel.sender.send(send(properties=HALF))
+        broker.send(send(properties=HALF))
     assert stored(broker) == []
-    broker.kernel.sender.send(send())
+    broker.send(send())
     assert len(stored(broker)) == 1
 
 
@@ -264,16 +254,16 @@ async def test_what_is_refused_is_counted_and_leaves_nothing(
     broker: ServedBroker, wrong: Send, error: type[Refusal | StoreError]
 ) -> None:
     with pytest.raises(error):
-        broker.kernel.sender.send(wrong)
+        broker.send(wrong)
     assert broker.stats.put_failed == 1
     assert broker.store.log.written_offset == 0
 
 
 async def test_the_largest_body_is_taken(broker: ServedBroker) -> None:
     broker.config.store.live.message_size_max_bytes = 100
-    broker.kernel.sender.send(send(bytes(100)))
+    broker.send(send(bytes(100)))
     with pytest.raises(RecordTooLargeError, match="101 bytes"):
-        broker.kernel.sender.send(send(bytes(101)))
+        broker.send(send(bytes(101)))
 
 
 @pytest.mark.parametrize(
@@ -300,5 +290,72 @@ def test_a_half_message_is_known_by_flag_or_property(
 async def test_a_half_message_is_refused_where_no_feature_takes_it(broker: ServedBroker) -> None:
     broker.kernel.sender.diversions.clear()
     with pytest.raises(NoPermission, match="serves no transactions"):
-        broker.kernel.sender.send(send(properties={"TRAN_MSG": "true"}))
+        broker.send(send(properties={"TRAN_MSG": "true"}))
     assert stored(broker) == []
+
+
+async def test_messages_that_are_staged_together_are_written_together(
+    broker: ServedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sender, asides = broker.kernel.sender, [Aside(), Aside()]
+    broker.create_topic("aside")
+    left = iter(asides)
+    sender.diversions[:] = [lambda *_: next(left)]
+    first, second = (sender.stage(send(properties=HALF)) for _ in asides)
+
+    with monkeypatch.context() as broken:
+        fail_writes(broken)
+        end, error = sender.commit([first, second])
+    assert isinstance(error, StoreError)
+    assert end <= first.log_offset < second.log_offset
+    assert broker.stats.put_failed == 2
+    assert [aside.places for aside in asides] == [[], []]
+    left = iter(asides)
+    again = [sender.stage(send(properties=HALF)) for _ in asides]
+    assert sender.commit(again) == (broker.store.log.written_offset, None)
+    assert [len(aside.places) for aside in asides] == [1, 1]
+    assert [placed.queue_offset for placed in again] == [0, 1]
+
+
+PROPERTY_NAMES = st.sampled_from(
+    ["TAGS", "KEYS", "a", "__BORNHOST", "DELAY", "WAIT", "TRAN_MSG", "CLUSTER", "é"]
+)
+PROPERTY_VALUES = st.sampled_from(["", "1", "true", "false", "k1 k2", "ID7", "-", "é"])
+
+
+@given(
+    properties=st.dictionaries(PROPERTY_NAMES, PROPERTY_VALUES),
+    unique_key=st.sampled_from(["ID6", "a-b"]),
+    topic=st.sampled_from([TOPIC, "attributed", "compacted"]),
+    sys_flag=st.sampled_from([0, SYS_FLAG_COMPRESSED, SYS_FLAG_TRANSACTION_ROLLBACK]),
+)
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+async def test_properties_that_were_never_text_are_stored_as_those_that_were(
+    broker: ServedBroker, properties: dict[str, str], unique_key: str, topic: str, sys_flag: int
+) -> None:
+    for name, attributes in (
+        ("attributed", {"message.type": "NORMAL"}),
+        ("compacted", {"cleanup.policy": "COMPACTION"}),
+    ):
+        broker.tables.topics.put(
+            TopicConfig(name, read_queue_nums=4, write_queue_nums=4, attributes=attributes)
+        )
+    properties = {"UNIQ_KEY": unique_key} | {
+        name: value for name, value in properties.items() if value
+    }
+    plain = send(topic=topic, sys_flag=sys_flag, properties=properties)
+    found: list[object] = []
+    for each in (plain, plain._replace(properties="", apart=properties)):
+        try:
+            placed, _ = broker.send(each)
+        except (Refusal, StoreError) as error:
+            found.append(str(error))
+            continue
+        (message,) = decode_messages(broker.store.log.record_at(placed.log_offset))
+        record = (message.topic, message.queue_id, message.body, list(message.properties.items()))
+        head = message.flag, message.sys_flag, message.born_time_ms, message.born_host
+        found.append((*record, *head, message.reconsume_times))
+        assert placed.transaction_id == unique_key
+    assert found[0] == found[1]

@@ -1,12 +1,13 @@
-"""A connection that pipelines has one pass in each turn of the loop, like all others."""
+"""A connection that pipelines delays the others by one turn of the loop at most."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
-from rockhopper.broker.server.loop.fair_scheduler import FRAMES_PER_PASS, FRAMES_PER_ROUND, PASS_S
+from rockhopper.broker.server.loop.fair_scheduler import FRAMES_PER_PASS, GROUP_MAX, PASS_S
 from rockhopper.broker.server.remoting.connection import (
     FRAME_TIMEOUT_S,
     IDLE_TIMEOUT_S,
@@ -17,7 +18,7 @@ from rockhopper.broker.server.remoting.server import Server, sweep_connections
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.frame import Frame
 from tests.support.direct import pull_fields, send_fields
-from tests.support.handlers import dispatching
+from tests.support.handlers import Ignoring, dispatching
 from tests.support.hot_broker import HotBroker
 from tests.support.piped_peer import PipedPeer
 
@@ -50,7 +51,7 @@ KINDS: dict[str, Callable[[int], bytes]] = {
 }
 
 
-class Taking:
+class Taking(Ignoring):
     """A handler that takes all frames, or some, and remembers who had which."""
 
     def __init__(self, taken_max: int = 1 << 30) -> None:
@@ -112,18 +113,15 @@ async def test_every_kind_of_request_leaves_the_loop_to_others_between_passes(
     answered: list[int] = []
     flood.send(b"".join(map(KINDS[kind], range(FLOOD))))
     probes = 0
-    while flood.pending or flood.connection.is_waiting or flood.writes:
-        assert len(flood.writes) <= 1
-        batch = [answer.opaque for answer in flood.answers()]
-        assert len(batch) <= 256
-        answered += batch
+    while flood.pending or flood.connection.backlog or flood.writes:
+        answered += [answer.opaque for answer in flood.answers()]
         probes += 1
         other.send(request(probes))
+        # If the time of this turn is over before, it comes first in the next one.
+        assert await turns(other, lambda: bool(other.writes)) <= 2
         assert [answer.opaque for answer in other.answers()] == [probes]
-        await asyncio.sleep(0)
         flood.send(b"")
     assert answered == expected
-    assert probes >= FLOOD // 256
 
 
 async def test_the_name_service_leaves_the_loop_to_others_between_passes() -> None:
@@ -136,11 +134,14 @@ async def test_the_name_service_leaves_the_loop_to_others_between_passes() -> No
 
     server = Server("test", GeneralPass(dispatching(dispatch), lambda: now_s), connections_max=10)
     flood, other = PipedPeer(server), PipedPeer(server, 40_001)
+    server.scheduler._clock = lambda: now_s
     flood.send(numbered(40))
-    assert len(flood.answers()) == 4
     other.send(numbered(1))
-    assert len(other.answers()) == 1
     await asyncio.sleep(0)
+    assert len(flood.answers()) == 4
+    assert other.writes == []
+    await asyncio.sleep(0)
+    assert len(other.answers()) == 1
     assert [answer.opaque for answer in flood.answers()] == [4, 5, 6, 7]
     await turns(flood, lambda: not flood.connection.is_waiting)
     assert [answer.opaque for answer in flood.answers()] == list(range(8, 40))
@@ -155,20 +156,46 @@ async def test_a_pass_of_slow_requests_ends_when_its_time_is_over(broker: HotBro
     server = Server("test", broker.hot, connections_max=10)
     peer = PipedPeer(server)
     peer.send(b"".join(map(KINDS["offsets"], range(16))))
-    assert len(peer.answers()) == 4
-    await asyncio.sleep(0)
-    assert len(peer.answers()) == 4
+    for _ in range(2):
+        await asyncio.sleep(0)
+        assert len(peer.answers()) == 4
 
 
-async def test_a_client_with_64_sends_under_way_is_served_as_it_is_read(
+async def test_what_was_read_in_one_iteration_is_served_in_one_turn(
     server: Server, taking: Taking
 ) -> None:
-    peers = [PipedPeer(server, port) for port in range(FRAMES_PER_ROUND // 64)]
+    peers = [PipedPeer(server, port) for port in range(16)]
     for _ in range(3):
         for peer in peers:
             peer.send(numbered(64))
+            assert taking.passes == []
         await asyncio.sleep(0)
-    assert [count for _, count in taking.passes] == [64] * len(peers) * 3
+        assert [count for _, count in taking.passes] == [64] * len(peers)
+        taking.passes.clear()
+
+
+async def test_the_sends_of_all_connections_come_first_and_together(
+    server: Server, taking: Taking
+) -> None:
+    together: list[int] = []
+
+    def serve_together(
+        connections: Sequence[RemotingConnection], _has_time: Callable[[], bool]
+    ) -> None:
+        assert taking.passes == []
+        together.append(len(connections))
+        for connection in connections[1:]:
+            connection.backlog = []
+
+    taking.serve_together = serve_together  # type: ignore[method-assign, assignment]
+    peers = [PipedPeer(server, port) for port in range(5)]
+    for peer in peers:
+        peer.send(numbered(2))
+    peers[4].connection.pause_writing()
+    peers[3].connection.connection_lost(None)
+    await asyncio.sleep(0)
+    assert together == [3]
+    assert taking.passes == [(peers[0].connection, 2)]
 
 
 async def test_all_frames_are_served_once_and_in_order(server: Server, taking: Taking) -> None:
@@ -181,29 +208,11 @@ async def test_all_frames_are_served_once_and_in_order(server: Server, taking: T
     assert peer.reading
 
 
-async def test_no_more_than_one_read_is_held(server: Server, taking: Taking) -> None:
+async def test_no_more_than_two_reads_are_held(server: Server, taking: Taking) -> None:
     peer = PipedPeer(server)
-    peer.send(numbered(20_000))
+    peer.send(numbered(40_000))
     assert len(peer.pending) > 500_000
     assert not peer.reading
-
-
-async def test_big_frames_of_one_connection_take_turns_too(server: Server, taking: Taking) -> None:
-    peer = PipedPeer(server)
-    peer.send(numbered(2000, 2000))
-    # One read is served at once, the next one waits.
-    assert len(taking.passes) == 1
-    assert not peer.reading
-
-
-async def test_many_that_flood_share_a_round(server: Server, taking: Taking) -> None:
-    floods = [PipedPeer(server, port) for port in range(30)]
-    for peer in floods:
-        peer.send(numbered(FLOOD))
-    assert len(taking.bodies) == FRAMES_PER_ROUND
-    other = PipedPeer(server, 50_000)
-    other.send(numbered(1))
-    assert len(taking.bodies) == FRAMES_PER_ROUND + 1
 
 
 async def test_those_that_wait_take_turns_in_their_order(
@@ -220,12 +229,76 @@ async def test_those_that_wait_take_turns_in_their_order(
     floods = [PipedPeer(server, port) for port in range(3)]
     for peer in floods:
         peer.send(numbered(3 * FRAMES_PER_PASS))
-    for _ in range(6):
+    for _ in range(9):
         before = len(taking.passes)
         await asyncio.sleep(0)
         assert len(taking.passes) == before + 1
     who = [connection for connection, _ in taking.passes]
     assert who == [peer.connection for peer in floods] * 3
+
+
+class TakingSends(Taking):
+    """A handler that serves all frames as sends, each group in the time of a whole turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 0.0
+        self.groups: list[list[RemotingConnection]] = []
+
+    def serve_together(
+        self, connections: Sequence[RemotingConnection], has_time: Callable[[], bool]
+    ) -> None:
+        assert has_time()
+        self.groups.append(list(connections))
+        self.now_s += PASS_S
+        for connection in connections:
+            self.bodies += [body for _, _, body in connection.backlog]
+            connection.backlog = []
+
+
+def connect_many(count: int) -> tuple[TakingSends, list[PipedPeer]]:
+    """Return a handler, and peers that have sent one request each, numbered by their body."""
+    handler = TakingSends()
+    server = Server("test", handler, connections_max=count)
+    server.scheduler._clock = lambda: handler.now_s
+    peers = [PipedPeer(server, port) for port in range(count)]
+    for number, peer in enumerate(peers):
+        peer.send(encode_command(Command(1, body=b"%d" % number)))
+    return handler, peers
+
+
+async def test_many_connections_are_served_in_groups_each_once_and_the_oldest_first() -> None:
+    handler, peers = connect_many(2 * GROUP_MAX + 10)
+    connections = [peer.connection for peer in peers]
+    await asyncio.sleep(0)
+    # It comes after those that the first turn did not reach.
+    peers[0].send(encode_command(Command(1, body=b"again")))
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert handler.groups == [
+        connections[:GROUP_MAX],
+        connections[GROUP_MAX : 2 * GROUP_MAX],
+        [*connections[2 * GROUP_MAX :], connections[0]],
+    ]
+    assert handler.bodies == [*(b"%d" % number for number in range(len(peers))), b"again"]
+    assert handler.passes == []
+
+
+async def test_a_peer_that_no_turn_has_reached_yet_is_read_once_more_and_no_further() -> None:
+    handler, peers = connect_many(GROUP_MAX + 3)
+    await asyncio.sleep(0)
+    late, closing, quiet = peers[GROUP_MAX:]
+    assert late.reading
+    late.send(encode_command(Command(1, body=b"more")))
+    assert not late.reading
+    closing.connection.close()
+    assert quiet.reading
+    await asyncio.sleep(0)
+    assert handler.groups[1] == [late.connection, quiet.connection]
+    assert handler.bodies[GROUP_MAX:] == [b"%d" % GROUP_MAX, b"more", b"%d" % (GROUP_MAX + 2)]
+    # It is read again as soon as it is served.
+    await asyncio.sleep(0)
+    assert late.reading
 
 
 async def test_a_peer_that_closes_while_its_frames_wait_is_forgotten(
@@ -235,9 +308,8 @@ async def test_a_peer_that_closes_while_its_frames_wait_is_forgotten(
     gone.send(numbered(FLOOD))
     stays.send(numbered(FRAMES_PER_PASS + 1))
     gone.connection.connection_lost(None)
-    served = len(taking.bodies)
-    await turns(stays, lambda: not stays.connection.is_waiting)
-    assert len(taking.bodies) == served + 1
+    await turns(stays, lambda: not stays.connection.backlog)
+    assert len(taking.bodies) == FRAMES_PER_PASS + 1
     assert gone.connection.backlog == []
 
 
@@ -256,14 +328,14 @@ async def test_a_peer_that_does_not_read_waits_until_it_does(
 ) -> None:
     peer = PipedPeer(server)
     peer.send(numbered(FLOOD))
+    await asyncio.sleep(0)
     peer.connection.pause_writing()
     for _ in range(5):
         await asyncio.sleep(0)
     assert len(taking.bodies) == FRAMES_PER_PASS
-    assert not peer.connection.is_waiting
     peer.connection.resume_writing()
     assert not peer.reading
-    await turns(peer, lambda: not peer.connection.is_waiting)
+    await turns(peer, lambda: not peer.connection.backlog)
     assert [int(body) for body in taking.bodies] == list(range(FLOOD))
     assert peer.reading
 
@@ -273,6 +345,7 @@ async def test_a_peer_that_waits_for_its_turn_is_not_idle_and_its_frame_not_late
 ) -> None:
     peer = PipedPeer(server)
     peer.send(numbered(FRAMES_PER_PASS + 1) + numbered(1)[:10])
+    await asyncio.sleep(0)
     assert peer.connection.is_waiting
     now_s = asyncio.get_running_loop().time()
     sweep_connections([peer.connection], now_s + FRAME_TIMEOUT_S + IDLE_TIMEOUT_S)
@@ -294,7 +367,136 @@ async def test_a_handler_that_breaks_costs_its_connection_only(
     broken.send(numbered(FLOOD))
     other.send(numbered(FLOOD))
     taking.breaks_for = broken.connection
-    await turns(other, lambda: not other.connection.is_waiting and not other.pending)
+    await turns(other, lambda: not other.connection.backlog and not other.pending)
     assert broken.aborted
     assert [str(problem) for problem in problems] == ["no"]
-    assert len(taking.bodies) == FLOOD + FRAMES_PER_PASS
+    assert len(taking.bodies) == FLOOD
+
+
+async def alone(server: Server, taking: Taking) -> PipedPeer:
+    """Connect a peer that had the last turn for itself."""
+    peer = PipedPeer(server)
+    peer.send(numbered(1))
+    assert taking.passes == []
+    await asyncio.sleep(0)
+    assert taking.passes == [(peer.connection, 1)]
+    taking.passes.clear()
+    return peer
+
+
+async def test_a_request_of_a_connection_that_is_alone_is_served_at_once(
+    server: Server, taking: Taking
+) -> None:
+    together: list[list[RemotingConnection]] = []
+
+    def serve_together(
+        connections: Sequence[RemotingConnection], _has_time: Callable[[], bool]
+    ) -> None:
+        together.append(list(connections))
+
+    taking.serve_together = serve_together  # type: ignore[method-assign, assignment]
+    peer = await alone(server, taking)
+    together.clear()
+    for number in range(1, 4):
+        peer.send(numbered(1))
+        assert together == [[peer.connection]] * number
+        assert taking.passes == [(peer.connection, 1)] * number
+    await asyncio.sleep(0)
+    assert len(together) == len(taking.passes) == 3
+
+
+async def test_sends_that_are_served_at_once_are_not_served_again(
+    server: Server, taking: Taking
+) -> None:
+    peer = await alone(server, taking)
+
+    def take_all(connections: Sequence[RemotingConnection], _has_time: Callable[[], bool]) -> None:
+        for connection in connections:
+            connection.backlog = []
+
+    taking.serve_together = take_all  # type: ignore[method-assign, assignment]
+    peer.send(numbered(1))
+    await asyncio.sleep(0)
+    assert taking.passes == []
+
+
+async def test_a_connection_is_not_alone_beside_others_or_with_more_requests(
+    server: Server, taking: Taking
+) -> None:
+    peer, other = await alone(server, taking), PipedPeer(server, 40_001)
+    peer.send(numbered(2))
+    other.send(numbered(1))
+    assert taking.passes == []
+    await asyncio.sleep(0)
+    assert taking.passes == [(peer.connection, 2), (other.connection, 1)]
+    # The last turn had both.
+    peer.send(numbered(1))
+    assert len(taking.passes) == 2
+    await asyncio.sleep(0)
+    taking.passes.clear()
+    # Now the other one is scheduled already.
+    other.send(numbered(1))
+    peer.send(numbered(1))
+    assert taking.passes == []
+
+
+async def test_a_connection_that_another_server_has_adopted_is_not_alone(
+    server: Server, taking: Taking
+) -> None:
+    peer = await alone(server, taking)
+    other = Server("other", taking, connections_max=100)
+    other.adopt(peer.connection)
+    peer.send(numbered(1))
+    assert taking.passes == []
+    await asyncio.sleep(0)
+    assert taking.passes == [(peer.connection, 1)]
+
+
+async def test_a_connection_that_is_alone_is_not_served_while_its_peer_does_not_read(
+    server: Server, taking: Taking
+) -> None:
+    peer = await alone(server, taking)
+    peer.connection.pause_writing()
+    peer.connection.data_received(numbered(1))
+    assert taking.passes == []
+    peer.connection.resume_writing()
+    await asyncio.sleep(0)
+    assert taking.passes == [(peer.connection, 1)]
+
+
+async def test_a_connection_that_is_alone_and_breaks_is_closed(
+    server: Server, taking: Taking
+) -> None:
+    peer = await alone(server, taking)
+    taking.breaks_for = peer.connection
+    with pytest.raises(RuntimeError, match="no"):
+        peer.send(numbered(1))
+    assert peer.aborted
+
+
+async def test_a_closed_connection_is_not_remembered_as_the_one_that_is_alone(
+    server: Server, taking: Taking
+) -> None:
+    peer = await alone(server, taking)
+    assert server.scheduler.alone is peer.connection
+    peer.connection.connection_lost(None)
+    assert server.scheduler.alone is None
+
+
+async def test_sends_that_cannot_be_served_together_are_served_alone(
+    server: Server, taking: Taking
+) -> None:
+    def fail(_connections: Sequence[RemotingConnection], _has_time: Callable[[], bool]) -> None:
+        raise RuntimeError("no")
+
+    taking.serve_together = fail  # type: ignore[method-assign, assignment]
+    peers = [PipedPeer(server, port) for port in range(3)]
+    for peer in peers:
+        peer.send(numbered(2))
+    with capture_logs() as logged:
+        await asyncio.sleep(0)
+    assert taking.passes == [(peer.connection, 2) for peer in peers]
+    assert not any(peer.aborted for peer in peers)
+    assert [entry["event"] for entry in logged] == [
+        "the sends of a turn failed; serving each connection alone"
+    ]

@@ -1,11 +1,17 @@
 """A collection that takes long is the last one to look at what it has looked at."""
 
+import contextlib
 import gc
 from collections.abc import Iterator
 
 import pytest
 
-from rockhopper.broker.server.loop.garbage import PAUSE_MAX_S, THRESHOLDS, ShortCollections
+from rockhopper.broker.server.loop.garbage import (
+    PAUSE_MAX_S,
+    THRESHOLDS,
+    ShortCollections,
+    pause_collections,
+)
 
 OBJECTS_MAX = 6_000
 
@@ -32,6 +38,19 @@ def watched() -> Iterator[Watched]:
     yield started
     started.stop()
     gc.enable()
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_a_pause_ends_as_it_began_whatever_fails(is_enabled: bool) -> None:
+    if not is_enabled:
+        gc.disable()
+    try:
+        with contextlib.suppress(ValueError), pause_collections():
+            assert not gc.isenabled()
+            raise ValueError("failed")
+        assert gc.isenabled() is is_enabled
+    finally:
+        gc.enable()
 
 
 def is_frozen(thing: object) -> bool:

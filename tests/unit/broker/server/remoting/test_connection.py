@@ -18,14 +18,16 @@ from rockhopper.protocol.codes import RequestCode
 def active_at(last_s: float) -> PeerActivity:
     """The activity of a peer that connected at 0 s, and sent its last request at *last_s*."""
     activity = PeerActivity(0.0)
-    activity.receive(last_s, frame_count=1, pending_bytes=0)
+    activity.frames_received = 1
+    activity.last_active_s = last_s
     return activity
 
 
 def sending_slowly(begun_s: float, last_s: float) -> PeerActivity:
     activity = active_at(0.0)
-    activity.receive(begun_s, frame_count=0, pending_bytes=4)
-    activity.receive(last_s, frame_count=0, pending_bytes=5)
+    activity.note_part(begun_s, frame_count=0, pending_bytes=4)
+    activity.note_part(last_s, frame_count=0, pending_bytes=5)
+    activity.last_active_s = last_s
     return activity
 
 
@@ -98,11 +100,11 @@ def test_a_peer_that_reads_slowly_is_left_alone_until_it_stops() -> None:
 
 
 def complete_it(activity: PeerActivity) -> None:
-    activity.receive(30.0, frame_count=1, pending_bytes=0)
+    activity.note_part(30.0, frame_count=1, pending_bytes=0)
 
 
 def complete_it_and_begin_another(activity: PeerActivity) -> None:
-    activity.receive(30.0, frame_count=1, pending_bytes=5)
+    activity.note_part(30.0, frame_count=1, pending_bytes=5)
 
 
 def read_again(activity: PeerActivity) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -173,3 +174,53 @@ def test_a_wrap_sees_requests_only_while_it_has_objects() -> None:
         remarks.append(decode_header(*frame).remark)
         objects.append("orders")
     assert remarks == ["plain", "wrapped for ['orders']"]
+
+
+class Staging:
+    """Requests of code 99 that are served together; all fail if *error* is set."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.written: list[list[int]] = []
+
+    def stage(self, request: Request) -> int:
+        if request.opaque == 2:
+            raise TopicNotFound("no topic")
+        return request.opaque
+
+    def write(self, staged: Sequence[int]) -> list[Response]:
+        self.written.append(list(staged))
+        if self.error is not None:
+            raise self.error
+        return [Response(remark=str(opaque)) for opaque in staged]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(None, ResponseCode.SUCCESS), (ValueError("a bug"), 1)]
+)
+def test_requests_that_are_served_together_are_answered_one_by_one(
+    error: Exception | None, code: int
+) -> None:
+    together = Staging(error)
+    row = serves(refuse)._replace(together=together)
+    dispatcher = Dispatcher({99: row}, AccessRules(remote_admin=False))
+    assert dispatcher.find_together(99) is together
+    assert dispatcher.find_together(98) is None
+    asked = [(Peer().connection, Command(99, opaque=opaque)) for opaque in (1, 2, 3)]
+    asked[2][1].flag = FLAG_ONEWAY
+    with capture_logs() as lines:
+        *frames, oneway = dispatcher.dispatch_together(together, asked)
+    assert together.written == [[1, 3]]
+    answers = [decode_header(*FrameDecoder().feed(frame)[0]) for frame in frames]
+    assert [(answer.opaque, answer.code) for answer in answers] == [
+        (1, code),
+        (2, ResponseCode.TOPIC_NOT_EXIST),
+    ]
+    assert oneway == b""
+    assert len(lines) == (0 if error is None else 2)
+
+
+def test_requests_that_a_feature_wraps_are_served_one_by_one() -> None:
+    wrap = Wrap([object()], lambda request, process: process(request))
+    row = serves(refuse)._replace(together=Staging(), wrap=wrap)
+    assert Dispatcher({99: row}, AccessRules(remote_admin=False)).find_together(99) is None

@@ -12,7 +12,8 @@ What a replay is good for:
 - for what follows on its connection, nothing:
   test_each_request_is_signed_whoever_signed_others_on_its_connection, and in
   gateways/grpc/test_identity test_what_one_proved_is_not_anothers
-- past the gate, nothing: hot/test_hot_pass, test_a_signed_request_takes_no_short_cut
+- past the gate, where compiled code checks signatures, the same: hot/test_signed_sends, and
+  hot/test_hot_pass, test_rules_that_compiled_code_does_not_know_are_asked_for_each_request
 """
 
 from dataclasses import dataclass, field

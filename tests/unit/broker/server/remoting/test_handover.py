@@ -34,7 +34,7 @@ from tests.support.piped_peer import PipedPeer
 from tests.support.turns import until
 
 
-class Answering:
+class Answering(Ignoring):
     """A server that answers each request with its name."""
 
     def __init__(self, name: str) -> None:

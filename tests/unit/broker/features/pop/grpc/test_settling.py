@@ -1,5 +1,6 @@
 """AckMessage, ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue."""
 
+import errno
 from typing import Any
 
 import pytest
@@ -46,6 +47,50 @@ async def test_each_handle_has_its_own_result(served: GrpcBroker, client: GrpcCl
         Code.OK,
         Code.INVALID_RECEIPT_HANDLE,
     ]
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+async def test_the_acknowledgements_of_a_turn_are_written_together(
+    served: GrpcBroker, client: GrpcClient, monkeypatch: pytest.MonkeyPatch, is_full: bool
+) -> None:
+    handles = [await handle_of(served, client) for _ in range(3)]
+    journal = pop_of(served).lanes.journal
+    writes, append = [], journal.append
+
+    def count(data: bytes) -> None:
+        writes.append(data)
+        if is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append(data)
+
+    monkeypatch.setattr(journal, "append", count)
+    texts = [*handles, handles[0], "nonsense"]
+    answers = [
+        each.ask_for("AckMessage", acknowledging(text))
+        for text, each in zip(texts, [client, GrpcClient(served.gateway)] * 3, strict=False)
+    ]
+    assert (writes, lag_of(served)) == ([], 3)
+    codes = [(await answer.ended()).messages[0].status.code for answer in answers]
+    code = Code.INTERNAL_SERVER_ERROR if is_full else Code.OK
+    assert codes == [code] * 4 + [Code.INVALID_RECEIPT_HANDLE]
+    assert (len(writes), lag_of(served)) == (1, 3 if is_full else 0)
+
+
+async def test_what_follows_acknowledgements_in_a_turn_sees_them(
+    served: GrpcBroker, client: GrpcClient
+) -> None:
+    handle = await handle_of(served, client)
+    acked = client.ask_for("AckMessage", acknowledging(handle))
+    changing = request(
+        "ChangeInvisibleDuration",
+        topic="t",
+        group="g",
+        receipt_handle=handle,
+        invisible_duration_ms=60_000,
+    )
+    changed = client.ask_for("ChangeInvisibleDuration", changing)
+    assert (await acked.ended()).messages[0].status.code == Code.OK
+    assert (await changed.ended()).messages[0].status.code == Code.INVALID_RECEIPT_HANDLE
 
 
 async def test_a_handle_that_has_expired_settles_nothing(

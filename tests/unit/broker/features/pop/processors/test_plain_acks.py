@@ -49,7 +49,7 @@ def ack(at: int, flag: int = 0, opaque: int = 5, **fields: object) -> Frame:
 
 
 @pytest.fixture
-def brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[HotBroker]]:
+def brokers(tmp_path: Path) -> Iterator[list[HotBroker]]:
     """Give two alike, of which the second serves acknowledgements the general way."""
     made = [HotBroker(tmp_path / name) for name in ("hot", "general")]
     for broker in made:
@@ -59,7 +59,7 @@ def brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Ho
             served.put("orders", queue_id=1)
         lane = pop_of(served).lanes.open("readers", "orders", 1, 0)
         pop_of(served).lanes.popped(lane, MESSAGES, POP_MS, INVISIBLE_MS, list(range(MESSAGES)))
-    monkeypatch.setattr(made[1].hot, "_take_others", lambda *_: 0)
+    made[1].serve_generally()
     yield made
     for broker in made:
         broker.close()

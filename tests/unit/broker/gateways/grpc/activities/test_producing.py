@@ -1,12 +1,16 @@
 """SendMessage, EndTransaction and RecallMessage."""
 
+import errno
 import gzip
 from typing import Any
 
 import pytest
 
-from rockhopper.broker.kernel.send.send_request import Send
+from rockhopper.broker.gateways.grpc.activities import producing
+from rockhopper.broker.gateways.grpc.service import CALLS_PER_PASS_MAX
+from rockhopper.broker.kernel.send.send_request import PlainSend, Send
 from rockhopper.broker.store.files.errors import DiskFullError
+from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.store.message_codec import decode_message
 from tests.support.features import needs, transactions_of
@@ -57,6 +61,89 @@ async def test_a_message_is_stored_with_all_that_its_producer_says(
     assert found.properties["TRACE_CONTEXT"] == "00-1"
     assert found.properties["__BORNHOST"] == "127.0.0.1"
     assert found.born_time_ms == 1_600_000_000_000
+
+
+@pytest.mark.parametrize("topic", ["t", "fifo", "nowhere", "%RETRY%g"])
+async def test_compiled_code_stores_and_answers_as_python_does(
+    served: GrpcBroker, client: GrpcClient, monkeypatch: pytest.MonkeyPatch, topic: str
+) -> None:
+    found, replies = [], []
+    for read_send in (producing.read_send, None):
+        monkeypatch.setattr(producing, "read_send", read_send)
+        reply = await client.ask("SendMessage", sending(topic, b"x", "ID", tag="red", keys=["k"]))
+        for entry in reply.entries:
+            entry.offset = 0
+        replies.append(reply)
+        found.append(
+            [
+                (message.body, message.properties, message.born_time_ms, message.sys_flag)
+                for message in stored(served, "t")
+            ]
+        )
+    assert replies[0] == replies[1]
+    assert found[1] == found[0] * 2
+    assert len(found[0]) == (topic == "t")
+
+
+@pytest.mark.skipif(producing.read_send is None, reason="it is not compiled")
+async def test_only_sends_to_plain_topics_are_read_by_compiled_code(
+    client: GrpcClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The permission for a topic of a group is another one.
+    read: list[str] = []
+
+    def note(_producing: Any, _call: Any, send: PlainSend) -> bool:
+        read.append(send.topic)
+        return False
+
+    monkeypatch.setattr(producing.Producing, "send_plain", note)
+    for topic in ("t", "fifo", "%RETRY%g", "new"):
+        await client.ask("SendMessage", sending(topic, b"x", "ID"))
+    assert read == ["t"]
+
+
+async def test_the_sends_of_all_connections_in_a_turn_are_written_together(
+    served: GrpcBroker, client: GrpcClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.ask("SendMessage", sending("t", b"first", "ID0"))
+    commits, commit = [], served.store.commit
+
+    def count() -> int:
+        commits.append(1)
+        return commit()
+
+    monkeypatch.setattr(served.store, "commit", count)
+    answers = [
+        each.ask_for("SendMessage", sending("t", b"x", f"ID{number}"))
+        for number, each in enumerate((client, GrpcClient(served.gateway), client), 1)
+    ]
+    assert (commits, [answer.is_ended for answer in answers]) == ([], [False] * 3)
+    for answer in answers:
+        assert (await answer.ended()).messages[0].status.code == Code.OK
+    assert len(commits) == 1
+    assert {each.message_id for each in stored(served, "t")} == {"ID0", "ID1", "ID2", "ID3"}
+
+
+async def test_a_long_pass_of_sends_does_not_wait_for_the_end_of_the_turn(
+    served: GrpcBroker, client: GrpcClient
+) -> None:
+    answers = [
+        client.ask_for("SendMessage", sending("t", b"x", f"ID{number}"))
+        for number in range(CALLS_PER_PASS_MAX)
+    ]
+    assert len(stored(served, "t")) == CALLS_PER_PASS_MAX
+    for answer in answers:
+        await answer.ended()
+
+
+async def test_the_sends_of_a_connection_that_is_lost_in_the_turn_are_stored(
+    served: GrpcBroker, client: GrpcClient
+) -> None:
+    other = GrpcClient(served.gateway)
+    other.ask_for("SendMessage", sending("t", b"x", "ID1"))
+    other.lose()
+    await client.ask("SendMessage", sending("t", b"x", "ID2"))
+    assert {each.message_id for each in stored(served, "t")} == {"ID1", "ID2"}
 
 
 async def test_each_of_several_messages_has_its_own_result(
@@ -263,3 +350,22 @@ async def test_what_is_no_time_is_refused(
     time = getattr(asked.messages[0].system_properties, field)
     time.seconds, time.nanos = seconds, nanos
     assert (await client.ask("SendMessage", asked)).status.code == code
+
+
+async def test_a_message_that_would_begin_a_file_and_is_not_written_is_refused(
+    served: GrpcBroker, client: GrpcClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = served.store.log
+    while log.room_end - log.written_offset > 4096:
+        served.put("t", bytes(2000))
+    before, write = len(stored(served, "t")), MappedFile.pwrite
+
+    def pwrite(file: MappedFile, position: int, data: bytes) -> None:
+        if position == 0:
+            raise OSError(errno.EIO, "no")
+        write(file, position, data)
+
+    monkeypatch.setattr(MappedFile, "pwrite", pwrite)
+    reply = await client.ask("SendMessage", sending("t", bytes(8000), "A"))
+    assert reply.entries[0].status.code == reply.status.code != Code.OK
+    assert len(stored(served, "t")) == before

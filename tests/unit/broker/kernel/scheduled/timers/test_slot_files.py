@@ -1,4 +1,4 @@
-"""Slot files: appended as a whole or not at all, noted, taken back, mended, and few are open."""
+"""Slot files: appended as a whole or not at all, noted, taken back, repaired, and few are open."""
 
 import os
 import zlib

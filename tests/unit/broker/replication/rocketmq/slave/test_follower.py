@@ -98,7 +98,9 @@ async def test_topics_come_before_their_messages(apache: ClassicMaster, make: Ma
         apache.log.add(topic="batches", queue_id=0, queue_offset=0)
         await apache.tell()
         await all_of(broker, apache)
-        assert (broker.store.opened.layout.batch_consume_queues / "batches").is_dir()
+        queue = broker.store.opened.queues.get("batches", 0)
+        assert queue is not None
+        assert queue.IS_BATCH
 
 
 async def test_it_goes_on_after_a_stop_and_after_a_kill(
