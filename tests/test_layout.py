@@ -75,6 +75,25 @@ def test_the_face_is_lazy_and_whole() -> None:
     assert rockhopper.__version__ in (version("rockhopper-mq"), "unknown")
 
 
+def test_the_client_imports_only_what_is_used() -> None:
+    ran = python(
+        "-c",
+        "import sys, rockhopper.client\n"
+        "def loaded(): return [n for n in sys.modules if n.startswith('rockhopper.client.')]\n"
+        "assert loaded() == [], loaded()\n"
+        "assert 'typing' not in sys.modules\n"
+        "from rockhopper.client import Producer\n"
+        "assert 'rockhopper.client.consumer' not in sys.modules\n"
+        "assert set(rockhopper.client._PLACES) == set(rockhopper.client.__all__)\n"
+        "from rockhopper.client import *\n"
+        "assert Consumer is rockhopper.client.Consumer\n",
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    with pytest.raises(AttributeError, match="no attribute 'Prodcuer'"):
+        getattr(rockhopper.client, "Prodcuer")  # noqa: B009
+    assert {"Producer", "Consumer"} < set(dir(rockhopper.client))
+
+
 def test_links_of_the_checkout_are_relative() -> None:
     for part in PARTS:
         link = ROOT / part

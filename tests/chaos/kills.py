@@ -25,6 +25,7 @@ async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
     """Kill the brokers of one store several times, and judge all kills together."""
     dice = random.Random(seed)
     flush = dice.choice(["SYNC_FLUSH", "ASYNC_FLUSH"])
+    is_crowded = dice.random() < 0.5
     ledger = Ledger(dice)
     starts_s = []
     with workshop.scratch("kills") as directory, Pace(directory) as pace:
@@ -36,7 +37,14 @@ async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
                 else:
                     starts_s.append(life.start_s)
                 pause_s = dice.choice([0.002, 0.01, 0.03])
-                async with Load(life.address, life.nameserver, ledger, dice, pause_s=pause_s):
+                async with Load(
+                    life.address,
+                    life.nameserver,
+                    ledger,
+                    dice,
+                    pause_s=pause_s,
+                    is_crowded=is_crowded,
+                ):
                     await asyncio.sleep(dice.uniform(0.1, LIFE_S_MAX))
                     await life.daemon.kill()
                 ledger.problems += life.complaints()
@@ -52,5 +60,6 @@ async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
         outcome.complaints.append(
             f"an offset committed {verdict.offsets_behind_s:.3f} s before the kill is forgotten"
         )
-    outcome.note = f"{flush}, refused: {ledger.refusals}"
+    crowd = ", a crowd" if is_crowded else ""
+    outcome.note = f"{flush}{crowd}, refused: {ledger.refusals}"
     yield outcome

@@ -26,6 +26,7 @@ from rockhopper.client import (
 from rockhopper.client.receipts import SendReceipt, SendStatus
 from rockhopper.client.received import ReceivedMessage
 from tests.chaos import topics
+from tests.chaos.crowd import CONNECTIONS, send_one_by_one
 from tests.chaos.ledger import LATER, Commit, Fact, Kind, Ledger
 from tests.chaos.popping import pop_and_acknowledge
 from tests.chaos.returning import send_back
@@ -56,12 +57,14 @@ class Load:
         is_clock_ours: bool = True,
         timeout_s: float = TIMEOUT_S,
         session_s: float | None = None,
+        is_crowded: bool = False,
     ) -> None:
         """Take the clients' settings.
 
         *pause_s* is the mean pause between two requests of a worker. *address* may change between
         sessions, and a session ends after *session_s*. That is needed if a broker may fall silent
-        and another one takes over.
+        and another one takes over. A hundred connections more, with one send in flight on each,
+        make it crowded.
         """
         self._find_address = address if callable(address) else lambda: address
         self._timeout_s = timeout_s
@@ -71,6 +74,7 @@ class Load:
         self._dice = dice
         self._pause_s = pause_s
         self._is_clock_ours = is_clock_ours
+        self._crowd = CONNECTIONS if is_crowded else 0
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
@@ -116,6 +120,8 @@ class Load:
             lambda: publish_batches(self._find_address(), self._ledger, self._dice, self._rest),
         ):
             self._tasks.append(asyncio.create_task(self._repeat(session)))
+        for _ in range(self._crowd):
+            self._tasks.append(asyncio.create_task(self._repeat(self._send_one_by_one)))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -156,6 +162,9 @@ class Load:
 
     async def _send_plain(self) -> None:
         await self._send(self._ledger.expect(topics.PLAIN, Kind.PLAIN), tags="new")
+
+    async def _send_one_by_one(self) -> None:
+        await send_one_by_one(self._find_address(), self._ledger, self._dice)
 
     async def _send_batch(self) -> None:
         name = self._ledger.body("batch").split(b" ")[1].decode()

@@ -56,10 +56,11 @@ async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
     """Run one session of load with several cuts; yield an outcome for each cut."""
     dice = random.Random(seed)
     flush = "SYNC_FLUSH" if seed % 2 else "ASYNC_FLUSH"
+    is_crowded = seed % 4 > 1
     with workshop.scratch("power") as directory, ReflinkDisk.made(directory) as reflink:
         with reflink.ext4() as disk, Pace(disk.point) as pace:
             ledger = Ledger(dice)
-            cuts = await _session(disk, ledger, dice, pace, flush)
+            cuts = await _session(disk, ledger, dice, pace, flush, is_crowded=is_crowded)
         slots = asyncio.Semaphore(VERIFIED_AT_ONCE)
         tasks = [asyncio.create_task(_verify(cut, ledger, slots, flush, seed)) for cut in cuts]
         try:
@@ -72,13 +73,21 @@ async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
 
 
 async def _session(
-    disk: Ext4Disk, ledger: Ledger, dice: random.Random, pace: Pace, flush: str
+    disk: Ext4Disk,
+    ledger: Ledger,
+    dice: random.Random,
+    pace: Pace,
+    flush: str,
+    *,
+    is_crowded: bool,
 ) -> list[Cut]:
     cuts = []
     async with living(disk.point / "store", flushDiskType=flush) as life:
         await topics.create_topics(life.nameserver)
         pause_s = dice.choice([0.005, 0.02, 0.05])
-        async with Load(life.address, life.nameserver, ledger, dice, pause_s=pause_s):
+        async with Load(
+            life.address, life.nameserver, ledger, dice, pause_s=pause_s, is_crowded=is_crowded
+        ):
             await asyncio.sleep(dice.uniform(0, FIRST_CUT_S))
             for _ in range(CUTS_PER_SESSION):
                 await asyncio.sleep(dice.uniform(0, 2 * BETWEEN_CUTS_S))

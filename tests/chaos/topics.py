@@ -13,8 +13,11 @@ PLAIN, BATCHES, ORDERED, LATER, TIMED, PAID = (
     "paid",
 )
 PARCELS, RETURNED, SUNK, QUESTIONS = "parcels", "returned", "sunk", "questions"
-FLOODED = "flooded"
-TOPICS = (PLAIN, BATCHES, ORDERED, LATER, TIMED, PAID, PARCELS, RETURNED, SUNK, QUESTIONS, FLOODED)
+FLOODED, CROWDED = "flooded", "crowded"
+TOPICS = (
+    *(PLAIN, BATCHES, ORDERED, LATER, TIMED, PAID),
+    *(PARCELS, RETURNED, SUNK, QUESTIONS, FLOODED, CROWDED),
+)
 RETRY, DEAD = "%RETRY%returners", "%DLQ%returners"
 READ_BACK = (*(topic for topic in TOPICS if topic not in (PARCELS, FLOODED)), RETRY, DEAD)
 """Topics whose facts are checked by pulling; parcels are checked by pulling and by popping."""

@@ -112,18 +112,24 @@ def add_run(path: Path, run: dict[str, Any]) -> None:
     path.write_text(json.dumps(runs, indent=1) + "\n")
 
 
+def list_modules(names: list[str]) -> str:
+    """Return the header from which the harness takes the modules."""
+    return "".join(f'MODULE({name.rpartition(".")[2]}, "{name}")\n' for name in names)
+
+
 def build() -> Path:
-    """Compile the sources of both extension modules, and the harness, into one program."""
+    """Compile the sources of all extension modules, and the harness, into one program."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     modules = project["tool"]["setuptools"]["ext-modules"]
     sources = sorted({source for module in modules for source in module["sources"]})
     BUILD.mkdir(parents=True, exist_ok=True)
+    (BUILD / "modules.h").write_text(list_modules([module["name"] for module in modules]))
     fuzzer = BUILD / "fuzzer"
     version, library = sysconfig.get_config_var("VERSION"), sysconfig.get_config_var("LIBDIR")
     subprocess.run(
         [
             *("clang", "-g", "-O1", f"-fsanitize={SANITIZERS}", "-fno-sanitize-recover=all"),
-            *(f"-I{sysconfig.get_path('include')}", "tests/fuzz/harness.c", *sources),
+            *(f"-I{sysconfig.get_path('include')}", f"-I{BUILD}", "tests/fuzz/harness.c", *sources),
             *(f"-L{library}", f"-Wl,-rpath,{library}", f"-lpython{version}"),
             *("-o", str(fuzzer)),
         ],

@@ -6,10 +6,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-PyMODINIT_FUNC PyInit__framing(void);
-PyMODINIT_FUNC PyInit__pulls(void);
-PyMODINIT_FUNC PyInit__sends(void);
-PyMODINIT_FUNC PyInit__encoding(void);
+/* Written by __main__.py, with a line MODULE(name, full_name) for each module of pyproject.toml. */
+#define MODULE(name, full_name) PyMODINIT_FUNC PyInit_##name(void);
+#include "modules.h"
+#undef MODULE
+
+#define MODULE(name, full_name) "import " #name "\nsys.modules['" full_name "'] = " #name "\n"
+static const char imports[] = "import sys\n"
+#include "modules.h"
+    ;
+#undef MODULE
 
 static PyObject *target;
 
@@ -17,16 +23,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     (void)argc;
     (void)argv;
-    PyImport_AppendInittab("_framing", PyInit__framing);
-    PyImport_AppendInittab("_pulls", PyInit__pulls);
-    PyImport_AppendInittab("_sends", PyInit__sends);
-    PyImport_AppendInittab("_encoding", PyInit__encoding);
+#define MODULE(name, full_name) PyImport_AppendInittab(#name, PyInit_##name);
+#include "modules.h"
+#undef MODULE
     Py_InitializeEx(0);
-    PyRun_SimpleString("import sys, _encoding, _framing, _pulls, _sends\n"
-                       "sys.modules['rockhopper.protocol._framing'] = _framing\n"
-                       "sys.modules['rockhopper.broker.hot._pulls'] = _pulls\n"
-                       "sys.modules['rockhopper.broker.hot._sends'] = _sends\n"
-                       "sys.modules['rockhopper.broker.store.log._encoding'] = _encoding\n");
+    PyRun_SimpleString(imports);
     PyObject *module = PyImport_ImportModule("tests.fuzz.targets");
     target = module == NULL ? NULL : PyObject_GetAttrString(module, "run");
     if (target == NULL) {

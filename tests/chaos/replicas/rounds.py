@@ -1,4 +1,4 @@
-"""A replica set under the mixed load and a nemesis; then all is mended and compared."""
+"""A replica set under the mixed load and a nemesis; then all is repaired and compared."""
 
 import asyncio
 import contextlib
@@ -130,7 +130,7 @@ class Round:
             async with java, load, administering, lockers, insiders:
                 await asyncio.sleep(CALM_S)
                 await nemesis.run(self._steps)
-                nemesis.mend()
+                nemesis.repair()
                 await observer.settle()
                 await asyncio.sleep(CALM_S)
             found = await self._read_back(observer)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from benchmarks.cases import BASE, CASES, SETUPS, TABLE, Case
+from benchmarks.cases import BASE, CASES, ECHO, ECHOES, FEW_IN_FLIGHT, SETUPS, TABLE, Case
 
 
 def test_no_two_cases_have_a_name_in_common() -> None:
-    names = [case.name for case in (*CASES, *TABLE)]
+    names = [case.name for case in (*ECHOES, *CASES, *TABLE)]
     assert len(set(names)) == len(names)
 
 
@@ -24,3 +24,11 @@ def test_a_cell_of_the_table_leaves_the_base_along_one_axis(case: Case) -> None:
         "topics": (case.topics, BASE.topics),
     }
     assert [axis for axis, (one, other) in figures.items() if one != other] == [case.axis]
+
+
+def test_a_case_is_compared_with_the_echo_of_its_shape() -> None:
+    shapes = {echo.name: (echo.connections, echo.in_flight) for echo in ECHOES}
+    for case in FEW_IN_FLIGHT:
+        assert shapes[case.echo] == (case.connections, case.in_flight)
+    assert BASE.echo == ECHO.name
+    assert {case.echo for case in TABLE} == {ECHO.name}

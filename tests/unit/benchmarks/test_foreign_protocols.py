@@ -53,6 +53,13 @@ KAFKA_PRODUCED = bytes.fromhex(
     "0000003e 00000000 00000001 0008 4c6f616454657374 00000001 00000000 0000 0000000000000003"
     "ffffffffffffffff 0000000000000000 00000000 ffff 00000000"
 )
+KAFKA_BATCH_HEAD = bytes.fromhex("0000000000000000 00000031 00000000 02") + bytes(40)
+KAFKA_FETCHED = bytes.fromhex(
+    "00000000 00000000 00000000 00000001 0008 4c6f616454657374 00000001 00000000 0000"
+    "0000000000000060 0000000000000060 ffffffff 0000003d"
+)
+REDIS_ENTRY = b"*2\r\n$17\r\n1795981205201-%03d\r\n*2\r\n$1\r\nb\r\n$3\r\n*2\n\r\n"
+"""Its value looks like the beginning of another."""
 KAFKA_TOO_LARGE = bytes.fromhex(
     "0000003e 00000000 00000001 0008 4c6f616454657374 00000001 00000000 000a ffffffffffffffff"
     "ffffffffffffffff ffffffffffffffff 00000000 ffff 00000000"
@@ -82,6 +89,39 @@ def amqp_stored(number: int, request: bytes) -> bytes:
 def kafka_stored(number: int, request: bytes) -> bytes:
     assert struct.unpack_from(">hhI", request, 4) == (0, 8, number)
     return KAFKA_PRODUCED[:4] + struct.pack(">I", number) + KAFKA_PRODUCED[8:]
+
+
+def kafka_fetched(number: int, count: int = 32) -> bytes:
+    """An answer of Fetch: 96 messages in the partition, of which one batch is here."""
+    batch = KAFKA_BATCH_HEAD + struct.pack(">I", count)
+    answer = KAFKA_FETCHED[8:] + batch
+    return struct.pack(">II", 4 + len(answer), number) + answer
+
+
+def kafka_batch_read(number: int, request: bytes) -> bytes:
+    assert struct.unpack_from(">hhI", request, 4) == (1, 4, number)
+    assert struct.unpack_from(">qi", request, len(request) - 12) == (number % 3 * 32, 1)
+    return kafka_fetched(number)
+
+
+def redis_entries(first: int, count: int = 32) -> bytes:
+    return b"*%d\r\n" % count + b"".join(REDIS_ENTRY % (first + each) for each in range(count))
+
+
+def redis_entries_read(number: int, request: bytes) -> bytes:
+    after = (b"$1\r\n-", b"$18\r\n(1795981205201-031")[number % 2]
+    assert (
+        request
+        == (
+            b"*6\r\n$6\r\nXRANGE\r\n$10\r\nLoadTest-0\r\n%s\r\n$1\r\n+\r\n$5\r\nCOUNT\r\n$2\r\n32\r\n"
+        )
+        % after
+    )
+    return redis_entries(number % 2 * 32)
+
+
+REDIS_IDS = (redis_entries(0), redis_entries(32), redis_entries(64, 5))
+"""Of a stream with 69 entries: two whole requests."""
 
 
 class FakeBroker:
@@ -150,6 +190,8 @@ def run(
         ("amqp-quorum", AMQP_GREETING, amqp_stored),
         ("kafka", (KAFKA_METADATA,), kafka_stored),
         ("kafka-batch", (KAFKA_METADATA,), kafka_stored),
+        ("kafka-fetch", (KAFKA_METADATA, kafka_fetched(0)), kafka_batch_read),
+        ("redis-range", REDIS_IDS, redis_entries_read),
     ],
 )
 def test_every_acknowledgement_is_matched_with_its_send(
@@ -159,8 +201,8 @@ def test_every_acknowledgement_is_matched_with_its_send(
     assert done.stdout, done.stderr
     result = json.loads(done.stdout)
     assert fake.sends > 0
-    assert (result["unanswered"], result["mismatched"]) == (0, 0)
-    messages_each = 32 if mode == "kafka-batch" else 1
+    assert (result["unanswered"], result["mismatched"], result["short_pulls"]) == (0, 0, 0)
+    messages_each = 32 if mode in ("kafka-batch", "kafka-fetch", "redis-range") else 1
     assert result["messages"] == messages_each * result["requests"]
 
 
@@ -229,3 +271,38 @@ def test_one_confirm_may_acknowledge_all_before_it() -> None:
     fake.close()
     result = json.loads(done.stdout)
     assert (result["unanswered"], result["mismatched"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "greeting", "answer"),
+    [
+        ("kafka-fetch", (KAFKA_METADATA, kafka_fetched(0)), kafka_fetched(0, 31)),
+        ("redis-range", REDIS_IDS, redis_entries(0, 31)),
+    ],
+)
+def test_a_read_of_too_few_messages_is_counted(
+    mode: str, greeting: Sequence[bytes], answer: bytes
+) -> None:
+    numbered = {"kafka-fetch": lambda number: answer[:4] + struct.pack(">I", number) + answer[8:]}
+    done, fake = run(mode, greeting, lambda number, _: numbered.get(mode, lambda _: answer)(number))
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["short_pulls"] == fake.sends > 0
+
+
+@pytest.mark.parametrize(
+    ("mode", "greeting", "words"),
+    [
+        (
+            "kafka-fetch",
+            (KAFKA_METADATA, kafka_fetched(0).replace(b"\x60", b"\x03")),
+            "holds 3 messages",
+        ),
+        ("redis-range", (redis_entries(0, 31),), "has fewer entries than the 32"),
+        ("redis-range", (b"*1\r\n*2\r\n$-1\r\n*0\r\n",), "Redis refused"),
+        ("redis-range", (b"-ERR unknown command\r\n",), "Redis refused: -ERR unknown command"),
+    ],
+)
+def test_what_cannot_be_read_ends_the_run(mode: str, greeting: Sequence[bytes], words: str) -> None:
+    done, _ = run(mode, greeting, lambda number, request: b"")
+    assert done.returncode == 2
+    assert words in done.stderr

@@ -1,6 +1,6 @@
 """What strace counted, and the table of it."""
 
-from benchmarks.comparison import promises
+from benchmarks.brokers import promises
 
 SUMMARY = """\
 % time     seconds  usecs/call     calls    errors syscall

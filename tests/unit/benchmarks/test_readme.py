@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks import readme, results
-from benchmarks.cases import CASES, TABLE, Case
-from benchmarks.comparison import results as comparison_results
-from benchmarks.comparison.results import Comparison, Entry
+from benchmarks.brokers import results as comparison_results
+from benchmarks.brokers.results import Comparison, Entry
+from benchmarks.cases import CASES, FEW_IN_FLIGHT, TABLE, Case
 from benchmarks.errors import BenchError
 from benchmarks.results import OURS, Results
 from tests.support.bench_runs import ORIGIN, PEER, run_of, sample
 
-NAME = "comparison-2026-11-29"
+NAME = "brokers-2026-11-29"
 
 
 def beside_apache(cases: Iterable[Case], times: dict[str, float]) -> Results:
@@ -61,10 +61,23 @@ def test_the_pages_have_the_newest_figures() -> None:
 
 def test_a_row_is_the_range_over_the_sizes(kept: Path) -> None:
     told = readme.short_figures(kept)
-    assert cells(told, "100 connections, 1 in flight each") == ["21–30", "**50–60**"]
-    assert cells(told, "4 connections, batches of 32") == ["**900**", "–"]
+    assert cells(told, "100 connections, 1 in flight each") == ["21–30", "50–60"]
+    assert cells(told, "4 connections, batches of 32") == ["900", "–"]
     assert cells(told, "start to a first send, s") == ["0.31", "0.31"]
     assert cells(told, "memory when idle, MB") == ["38", "38"]
+
+
+@pytest.mark.parametrize(("rates", "shown"), [((60, 50), "50–60"), ((61, 43), "**43–61**")])
+def test_what_is_more_than_twice_the_next_at_each_size_is_bold(
+    rates: tuple[int, int], shown: str, kept: Path
+) -> None:
+    found = compared()
+    for size_bytes, rate in zip(comparison_results.SIZES, rates, strict=True):
+        where = comparison_results.cell(size_bytes, "100x1")
+        found.samples["Redis Streams"][where] = [sample(1000.0 * rate)]
+    (kept / f"{NAME}.json").write_text(comparison_results.as_json(found))
+    told = readme.short_figures(kept)
+    assert cells(told, "100 connections, 1 in flight each") == ["21–30", shown]
 
 
 def test_the_rows_in_which_others_are_faster_are_named(kept: Path) -> None:
@@ -78,11 +91,20 @@ def test_the_rows_in_which_others_are_faster_are_named(kept: Path) -> None:
 
 def test_apache_has_the_best_and_the_worst_ratio(kept: Path) -> None:
     told = " ".join(readme.short_figures(kept).split())
-    assert "it took 1.5 (batches of 32) to 9.3 times (pops of 32" in told
-    assert "and 1.2 (1 MiB) to 2.0 times" in told
+    assert "handled 1.5 times (batches of 32) to 9.3 times (pops of 32" in told
+    assert "and 1.2 times (1 MiB) to 2.0 times" in told
     long = readme.long_figures(kept)
     assert cells(long, "pops of 32, each acknowledged") == ["9.26", "0.25"]
     assert cells(long, "1 MiB") == ["1.25", "0.25"]
+
+
+def test_few_requests_in_flight_are_shown_when_a_run_has_them(kept: Path) -> None:
+    run = beside_apache(CASES, {"100x1": 1.25})
+    (kept / "run.json").write_text(results.as_json(run))
+    assert cells(readme.long_figures(kept), "single sends, 100 x 1") == ["1.25", "0.25"]
+    old = beside_apache([case for case in CASES if case not in FEW_IN_FLIGHT], {})
+    (kept / "run.json").write_text(results.as_json(old))
+    assert "single sends, 100 x 1" not in readme.long_figures(kept)
 
 
 def test_the_newest_run_counts_that_has_all_cases(kept: Path) -> None:
@@ -96,7 +118,7 @@ def test_the_newest_run_counts_that_has_all_cases(kept: Path) -> None:
 
 
 def test_without_kept_runs_it_says_which_are_missing(tmp_path: Path) -> None:
-    with pytest.raises(BenchError, match="make bench-comparison"):
+    with pytest.raises(BenchError, match="make bench-brokers"):
         readme.newest_comparison(tmp_path)
     with pytest.raises(BenchError, match=r"single, binary, .* beside Apache"):
         readme.newest_with(readme.KINDS, tmp_path)

@@ -22,6 +22,14 @@ def test_ours_stands_beside_the_peer() -> None:
     assert "0.500 <= 0.12 ABOVE" in row
 
 
+def test_the_start_stands_beside_the_libraries_that_every_broker_imports() -> None:
+    found = whole_run()
+    assert "beside an interpreter" not in report.render(found)
+    for libraries_s, verdict in ((0.125, "2.0 x (<= 2.5: ok)"), (0.05, "5.0 x (<= 2.5: ABOVE)")):
+        found.libraries_start_s = [libraries_s]
+        assert f"structlog, uvloop: {verdict}" in report.render(found)
+
+
 def test_latency_at_half_of_the_peers_rate_has_a_table_of_its_own() -> None:
     found = whole_run()
     found.add(OURS, "half", sample(100.0, p50_us=100, p99_us=200))
@@ -42,6 +50,36 @@ def test_each_cell_of_the_table_stands_beside_the_base_and_the_peer() -> None:
 
 def test_without_its_cells_there_is_no_table() -> None:
     assert "CPU to the base" not in report.render(whole_run())
+
+
+def test_a_shape_stands_beside_its_own_echo() -> None:
+    found = whole_run()
+    found.add("echo", "echo-100x1", sample(200.0))
+    found.add(OURS, "100x1", sample(100.0))
+    lines = report.render(found).splitlines()
+    assert any("| single sends, 100 x 1 " in line and "0.500 >= 0.42 ok" in line for line in lines)
+    assert any("| bare uvloop echo, 100 x 1 " in line for line in lines)
+
+
+def test_one_send_at_a_time_stands_beside_its_echo() -> None:
+    found = whole_run()
+    found.add(OURS, "alone", sample(100.0, p50_us=50.0))
+    assert "p50 of one send at a time" not in report.render(found)
+    found.add("echo", "echo-1x1", sample(100.0, p50_us=40.0))
+    assert "50.0 us, of the echo 40.0 us (<= 12 us more: ok)" in report.render(found)
+    found.add("echo", "echo-1x1", sample(100.0, p50_us=20.0))
+    assert "50.0 us, of the echo 30.0 us (<= 12 us more: ABOVE)" in report.render(found)
+
+
+def test_a_group_commit_stands_beside_what_the_disk_permits() -> None:
+    found = whole_run()
+    assert "fdatasync" not in report.render(found)
+    found.fdatasync_us = [700.0, 1000.0, 9000.0]
+    assert "one fdatasync on the store's disk: 1000 us\n" in report.render(found)
+    found.add(OURS, "100x1", sample(90_000.0, 10.0))
+    found.add(OURS, "100x1-sync", sample(45_000.0, 12.0))
+    told = report.render(found)
+    assert "50.0 k/s are possible with SYNC_FLUSH: 0.900 >= 0.8 ok" in told
 
 
 def test_wrong_answers_and_noise_are_remarked() -> None:

@@ -9,6 +9,7 @@ from tests.chaos.ledger import Fact, Kind, Ledger
 from tests.chaos.outcome import outcome_of
 from tests.chaos.reading import read_back
 from tests.chaos.verdict import judge
+from tests.support.features import needs
 
 
 async def send(producer: Producer, ledger: Ledger, topic: str, kind: Kind) -> Fact:
@@ -18,6 +19,7 @@ async def send(producer: Producer, ledger: Ledger, topic: str, kind: Kind) -> Fa
     return fact
 
 
+@needs("pop")
 async def test_a_message_that_the_broker_does_not_have_is_reported() -> None:
     ledger = Ledger(random.Random(1))
     async with Broker.temporary({"maxHashSlotNum": "50"}) as broker:

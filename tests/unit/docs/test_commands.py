@@ -9,7 +9,7 @@ from typing import NamedTuple
 import click
 import pytest
 
-from rockhopper.broker.__main__ import main as broker_main
+from rockhopper.broker.cli import main as broker_main
 from rockhopper.client.cli import main as client_main
 
 ROOT = Path(__file__).parents[3]

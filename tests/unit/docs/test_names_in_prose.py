@@ -8,7 +8,7 @@ from functools import cache
 import click
 import pytest
 
-from rockhopper.broker.__main__ import main as broker_main
+from rockhopper.broker.cli import main as broker_main
 from rockhopper.broker.settings.config_file import build_config, properties_of
 from rockhopper.client.cli import main as client_main
 from rockhopper.protocol.store.store_paths import ABORT_FILE

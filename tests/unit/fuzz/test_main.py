@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.__main__ import EXECUTIONS, add_run
+from tests.fuzz.__main__ import EXECUTIONS, add_run, list_modules
 
 RUN: dict[str, Any] = {
     "date": "2026-11-29T10:00:00+00:00",
@@ -37,3 +37,7 @@ def test_the_executions_are_those_that_libfuzzer_counts() -> None:
     found = EXECUTIONS.search("Done\nstat::number_of_executed_units: 1174558\nstat::peak_rss_mb: 9")
     assert found is not None
     assert int(found[1]) == 1174558
+
+
+def test_the_harness_gets_each_module_by_both_names() -> None:
+    assert list_modules(["a.b._c", "d._e"]) == 'MODULE(_c, "a.b._c")\nMODULE(_e, "d._e")\n'

@@ -2,10 +2,10 @@
 
 import pytest
 
-from rockhopper.broker.hot.plain_sends import take_nothing, take_sends
+from rockhopper.broker.hot.plain_sends import take_sends
 from tests.fuzz.seeds import SEEDS
 
-pytestmark = pytest.mark.skipif(take_sends is take_nothing, reason="it is not compiled")
+pytestmark = pytest.mark.skipif(take_sends is None, reason="it is not compiled")
 
 
 @pytest.mark.parametrize("number", range(len(SEEDS)))

@@ -33,7 +33,7 @@ class EngineFaults:
 
         return made
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Make all members run."""
         for member in self._members:
             if member.process is not None:
@@ -68,7 +68,7 @@ class EngineFaults:
         try:
             await asyncio.to_thread(self._copy)
         finally:
-            self.mend()
+            self.repair()
 
     def _copy(self) -> None:
         for member in self._members:

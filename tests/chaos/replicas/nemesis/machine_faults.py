@@ -65,7 +65,7 @@ class MachineFaults:
             clock.set(clock.offset_s + self._scene.dice.choice(JUMPS_S), time.monotonic())
             self._ledger.clock_set_s = self._ledger.now_s()
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Set all clocks to the latest time that any showed; delayed messages become due."""
         machines = self._scene.replicas.machines.values()
         clocks = [machine.clock for machine in machines if machine.clock]

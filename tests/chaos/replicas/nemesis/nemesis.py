@@ -1,4 +1,4 @@
-"""Nemesis: carries out a schedule's faults on processes and network, and mends them."""
+"""Nemesis: carries out a schedule's faults on processes and network, and repairs them."""
 
 import asyncio
 import signal
@@ -68,10 +68,10 @@ class Nemesis:
             what = f"{act} at {began_s - self._began_s:.1f} (master {self._scene.observer.master})"
             self.periods.append(Period(what, began_s, time.monotonic()))
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Resume everything that was stopped or killed, and make delayed messages due."""
-        self._engine.mend()
+        self._engine.repair()
         for replica in self._scene.replicas.replicas.values():
             replica.signal(signal.SIGCONT)
             replica.start()
-        self._machines.mend()
+        self._machines.repair()

@@ -9,7 +9,7 @@ from tests.chaos.replicas.observing import Observer
 from tests.chaos.replicas.set_of_replicas import REPLICAS, ReplicaProcess, SetOfReplicas
 
 Make = Callable[[Act], Awaitable[None]]
-"""Makes a fault, and mends it when the act is over."""
+"""Makes a fault, and repairs it when the act is over."""
 
 
 @dataclass(frozen=True)

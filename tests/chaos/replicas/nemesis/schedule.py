@@ -45,7 +45,7 @@ class Act:
     kind: str
     target: str
     lasting_s: float
-    """The time from its beginning until its effect is mended."""
+    """The time from its beginning until its effect is repaired."""
     after_s: float = 0.0
     """The delay after the beginning of its step."""
 

@@ -1,4 +1,4 @@
-"""Faults are done to those whom they name, told, and mended."""
+"""Faults are done to those whom they name, told, and repaired."""
 
 import asyncio
 import random
@@ -114,7 +114,7 @@ async def test_a_backup_is_run_and_what_was_there_comes_back(rig: Rig) -> None:
 
 async def test_all_is_mended(rig: Rig) -> None:
     rig.members[1].process = None
-    rig.nemesis.mend()
+    rig.nemesis.repair()
     assert rig.members[1].process is not None
     assert rig.done.count(("member", signal.SIGCONT)) == 2
     assert ("signal", 3, signal.SIGCONT) in rig.done
