@@ -21,8 +21,8 @@ interop spark-test test-slow: export TMPDIR := $(or $(TMPDIR),/tmp)
 
 .DEFAULT_GOAL := help
 # A folder has the name of one.
-.PHONY: docs monitoring pages release compatibility help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-comparison bench-recovery \
-	bench-client bench-grpc bench-ha bench-ha-beside bench-cores bench-spark bench-stalls growth \
+.PHONY: docs monitoring pages release compatibility help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-brokers bench-recovery bench-queues \
+	bench-client bench-latency bench-grpc bench-ha bench-ha-beside bench-cores bench-spark bench-stalls growth \
 	spark-demo spark-test spark-kills wheel interop chaos chaos-long ha-test \
 	compose-up compose-down compose-ha-up compose-ha-down compose-test browser-test test-extras test-more test-pythons test-slow test-thorough test-timers deletable mutants simulate fuzz fuzz-grpc clean
 
@@ -32,31 +32,32 @@ help:  ## list the targets
 # Most modules of the packages are never imported: Python compiles those that are.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
-# One stamp per set of packages: a target installs what it needs, once, and again when pyproject changes.
+# One stamp per set of packages: a target installs what it needs, once, and again when pyproject or C changes.
+SOURCES := pyproject.toml $(shell find rockhopper -name '*.[ch]')
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Rockhopper needs CPython 3.11 or later; PYTHON=/path/to/python3.11 make ... picks one" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: pyproject.toml | $(BIN)/python
+$(VENV)/.installed: $(SOURCES) | $(BIN)/python
 	$(INSTALL) -e .
 	@touch $@
 
-$(VENV)/.installed-test: pyproject.toml | $(BIN)/python
+$(VENV)/.installed-test: $(SOURCES) | $(BIN)/python
 	$(INSTALL) -e '.[test]'
 	@touch $@ $(VENV)/.installed
 
 # What one suite needs beside that.
-$(VENV)/.installed-test-%: pyproject.toml | $(BIN)/python
+$(VENV)/.installed-test-%: $(SOURCES) | $(BIN)/python
 	$(INSTALL) -e '.[test-$*]'
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-test
 
 IN_DEV := -docs -spark -test -test-browser -test-extras -test-spark
-$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+$(VENV)/.installed-dev: $(SOURCES) | $(BIN)/python
 	$(INSTALL) -e '.[dev]'
 	@touch $@ $(VENV)/.installed $(addprefix $(VENV)/.installed,$(IN_DEV))
 
-$(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
+$(VENV)/.installed-docs: $(SOURCES) | $(BIN)/python
 	$(INSTALL) -e '.[docs]'
 	@touch $@ $(VENV)/.installed
 
@@ -64,7 +65,7 @@ $(VENV)/.installed-fuzz: pyproject.toml | $(VENV)/.installed-test
 	$(INSTALL) -e '.[fuzz]'
 	@touch $@
 
-$(VENV)/.installed-spark: pyproject.toml | $(BIN)/python
+$(VENV)/.installed-spark: $(SOURCES) | $(BIN)/python
 	$(INSTALL) -e '.[spark]'
 	@touch $@ $(VENV)/.installed
 
@@ -170,7 +171,8 @@ docs: $(VENV)/.installed-docs  ## build the site in build/site; a broken link or
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --clean -f docs/site/mkdocs.yml
 	@echo "open build/site/index.html; its search needs a server: python3 -m http.server -d build/site"
 
-pages: compatibility  ## make the pages anew that come from the code: settings, metrics, compatibility
+pages: compatibility  ## make the pages anew that come from the code: settings, metrics, compatibility, --help
+	@$(BIN)/python -m docs.site.help_files
 	@$(BIN)/python -m docs.site.settings_page
 	@$(BIN)/python -m docs.site.metrics_page
 
@@ -189,17 +191,25 @@ bench-compare: $(VENV)/.installed  ## what changed between two kept runs: A=name
 bench-peers: $(VENV)/.installed  ## the same beside the official Apache broker (needs a JDK and Maven)
 	$(BIN)/python -m benchmarks.bench --peers
 
-bench-comparison: $(VENV)/.installed-test  ## acknowledged sends beside Kafka, NATS, RabbitMQ, Redis and Apache RocketMQ, those that are here
-	$(BIN)/python -m benchmarks.comparison
+# A client that cannot be installed is left out of the report, like a broker.
+bench-brokers: $(VENV)/.installed-test  ## beside Kafka, NATS, RabbitMQ, Redis and Apache RocketMQ, with native load and Python clients
+	-$(INSTALL) -e '.[test-brokers]'
+	$(BIN)/python -m benchmarks.brokers $(BROKERS)
 
 bench-client: $(VENV)/.installed  ## measure the bundled client beside a bare asyncio echo
 	$(BIN)/python -m benchmarks.client
+
+bench-latency: $(VENV)/.installed  ## latency from end to end, of one broker and a set, and beside a catch-up (needs etcd)
+	$(BIN)/python -m benchmarks.latency --save build/latency.json
 
 bench-cores: $(VENV)/.installed  ## measure two brokers under one parent beside one
 	$(BIN)/python -m benchmarks.all_cores
 
 bench-recovery: $(VENV)/.installed-test  ## measure a start that derives everything, beside a CRC pass
 	$(BIN)/python -m benchmarks.recovery
+
+bench-queues: $(VENV)/.installed-test  ## measure first sends, stops and starts with 40,000 queues
+	$(BIN)/python -m benchmarks.many_queues
 
 bench-ha: $(VENV)/.installed  ## what a replica set costs, and how long a failover takes (needs etcd)
 	$(BIN)/python -m benchmarks.ha --save build/ha.json

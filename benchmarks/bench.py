@@ -2,10 +2,11 @@
 
 Every server runs in its own process on one core, the load generator on another. Cases are
 interleaved and repeated, since neighbours on a shared machine change the figures from minute to
-minute: a round runs the echo, then every case against every server. Each round starts our broker
-with an empty store. Apache's broker keeps running, warm, on all cores or, with --one-core, on the
-core that ours has. With --peers and --table the page cache is filled before each run, as on a
-machine that has been up for a while; the data to read is cached before.
+minute: a round runs every case against every server, and before and after the cases of one shape
+the echo of this shape. Each round starts our broker with an empty store. Apache's broker keeps
+running, warm, on all cores or, with --one-core, on the core that ours has. With --peers and --table
+the page cache is filled before each run, as on a machine that has been up for a while; the data to
+read is cached before.
 
 Every run is stored under results/: `make bench-compare A=NAME B=NAME` compares two of them.
 """
@@ -21,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import load, memory, origin, report, results, servers, topics
-from benchmarks.cases import BASE, CASES, ECHO, SETUPS, TABLE, Case
+from benchmarks.cases import BASE, CASES, ECHOES, GROUP_BYTES, OURS_ALONE, SETUPS, TABLE, Case
 from benchmarks.errors import BenchError
 from benchmarks.load import Sample
 from benchmarks.results import Results
@@ -149,15 +150,19 @@ class Round:
         self._options = options
 
     def run(self, peers: list[Server]) -> None:
-        """Measure the echo, every case against every server, and the echo again."""
+        """Measure every case against every server, and its echo before and after."""
         with contextlib.ExitStack() as stack:
             echo = stack.enter_context(servers.echo())
             ours = self._start_ours(stack)
-            self._measure(echo, ECHO)
-            for case in self._cases:
-                theirs = [peer for peer in peers if peer.setup == case.setup]
-                self._run_case(case, ours[case.setup], theirs)
-            self._measure(echo, ECHO)
+            for frames in ECHOES:
+                cases = [case for case in self._cases if case.echo == frames.name]
+                if not cases:
+                    continue
+                self._measure(echo, frames)
+                for case in cases:
+                    theirs = [peer for peer in peers if peer.setup == case.setup]
+                    self._run_case(case, ours[case.setup], theirs)
+                self._measure(echo, frames)
             for server in ours.values():
                 self._take_metrics(server)
 
@@ -170,6 +175,9 @@ class Round:
                 _say(f"  {case.title}: left out without the case {case.half_of}")
                 return
             case = replace(case, rate_per_s=results.rate(theirs) / 2)
+        if case.setup == "sync" and ours.log:
+            sync_us = servers.fdatasync_us(ours.log.parent, GROUP_BYTES)
+            self._found.fdatasync_us.append(sync_us)
         self._measure(ours, case)
         for peer in peers:
             with _awake(peer):
@@ -179,6 +187,8 @@ class Round:
         """Start our broker once for each setup that the cases need."""
         started = {}
         self._found.interpreter_start_s.append(servers.interpreter_start_s())
+        libraries_s = servers.interpreter_start_s(servers.LIBRARIES)
+        self._found.libraries_start_s.append(libraries_s)
         for setup in sorted({case.setup for case in self._cases}):
             server = stack.enter_context(servers.rockhopper(SETUPS[setup]))
             time.sleep(SETTLE_S)
@@ -232,7 +242,7 @@ def _start_peers(
 
     allowed = {load.cores()[0]} if options.one_core else os.sched_getaffinity(0)
     found = []
-    for setup in sorted({case.setup for case in cases}):
+    for setup in sorted({case.setup for case in cases} - OURS_ALONE):
         peer = stack.enter_context(apache_broker(setup, allowed))
         own = [case for case in cases if case.setup == setup and not case.half_of]
         found.append(peer)
@@ -256,8 +266,8 @@ def _load(server: Server, case: Case, seconds: float) -> Sample:
         load.run(fill, server.port, server.pid, FILL_S)
         if server.log:
             memory.read_ahead(server.log)
-    if case is not ECHO:
-        topics.wait_until_dispatched(server.port)
+    if case not in ECHOES:
+        topics.wait_until_dispatched(server.port, server.admin)
     return load.run(case, server.port, server.pid, seconds)
 
 

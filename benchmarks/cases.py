@@ -1,8 +1,10 @@
 """The cases and their targets.
 
 Targets are ratios, because absolute rates say more about the machine than about the broker. A
-case's messages per second are divided by the frames per second of the bare echo in the same run,
-and by the messages per second of the official Apache broker under the same load.
+case's messages per second are divided by the frames per second of a bare echo in the same run, and
+by the messages per second of the official Apache broker under the same load. The shape of a case is
+its number of connections and of requests in flight on each. Its echo has the same shape if ECHOES
+has one, and else that of the base.
 """
 
 from dataclasses import dataclass
@@ -30,8 +32,15 @@ SETUPS = {
     "sync": {"flushDiskType": "SYNC_FLUSH"},
     # 10,000 queues reserve 60 GB at the default size, and 6 GB at this size.
     "small-files": {"flushDiskType": "ASYNC_FLUSH", "mappedFileSizeConsumeQueue": "600000"},
+    "users": {
+        "flushDiskType": "ASYNC_FLUSH",
+        "authenticationEnabled": "true",
+        "authorizationEnabled": "true",
+    },
 }
 """The settings of the brokers, the same for ours and for the peer."""
+OURS_ALONE = {"users"}
+"""The setups that the peer is not measured with."""
 
 NONE = Targets()
 SENDS = Targets(peer_ratio=5, cpu_ratio=0.12, echo_ratio=0.17)
@@ -49,6 +58,8 @@ class Case:
     connections: int = 4
     in_flight: int = 64
     body_size_bytes: int = 128
+    messages_per_request: int = 32
+    """Of batches, pulls and pops."""
     flood: int = 0
     """The number of requests that an additional, unmeasured connection keeps in flight."""
     topic: str = "LoadTest"
@@ -68,8 +79,45 @@ class Case:
     """The axis of the table on which the case differs from the base."""
     targets: Targets = NONE
 
+    @property
+    def echo(self) -> str:
+        """The name of the echo to which its messages per second are compared."""
+        name = f"echo-{self.connections}x{self.in_flight}"
+        return name if name in {echo.name for echo in ECHOES} else ECHO.name
+
 
 ECHO = Case("echo", "bare uvloop echo, frames of 200 bytes", "echo", body_size_bytes=200)
+ECHOES = (
+    ECHO,
+    *(
+        Case(
+            f"echo-{connections}x{in_flight}",
+            f"bare uvloop echo, {connections:,} x {in_flight}",
+            "echo",
+            connections,
+            in_flight,
+            body_size_bytes=200,
+        )
+        for connections, in_flight in ((1, 1), (16, 1), (100, 1), (1000, 1), (100, 4))
+    ),
+)
+
+HUNDRED = Targets(peer_ratio=2.5, echo_ratio=0.42)
+FEW_IN_FLIGHT = (
+    Case("16x1", "single sends, 16 x 1", "single", 16, 1, targets=Targets(echo_ratio=0.33)),
+    Case("100x1", "single sends, 100 x 1", "single", 100, 1, targets=HUNDRED),
+    Case(
+        "100x1-binary", "single sends, 100 x 1, binary headers", "binary", 100, 1, targets=HUNDRED
+    ),
+    Case("100x1-sync", "single sends, 100 x 1, SYNC_FLUSH", "single", 100, 1, setup="sync"),
+    Case("100x1-batch", "batches of 32, 100 x 1", "batch", 100, 1),
+    Case("100x1-pull", "pulls of 32, 100 x 1", "pull", 100, 1),
+    Case("100x1-pull-1", "pulls of 1, 100 x 1", "pull", 100, 1, messages_per_request=1),
+    Case("100x1-signed", "single sends, 100 x 1, signed", "single", 100, 1, setup="users"),
+    Case("1000x1", "single sends, 1,000 x 1", "single", 1000, 1, targets=Targets(echo_ratio=0.38)),
+    Case("100x4", "single sends, 100 x 4", "single", 100, 4),
+)
+"""Connections of which each has few requests in flight, as those of services do."""
 
 CASES = (
     Case("single", "single sends", "single", targets=SENDS),
@@ -135,6 +183,7 @@ CASES = (
     ),
     # Two hours: none is delivered while other cases are measured.
     Case("delay", "sends with a delay", "delay", delay_level=18, targets=Targets(peer_ratio=2)),
+    *FEW_IN_FLIGHT,
 )
 BASE = CASES[0]
 
@@ -170,7 +219,15 @@ TABLE = (
 )
 
 START_SECONDS_MAX = 0.4
+START_RATIO_MAX = 2.5
+"""Of the start to that of an interpreter that imports the broker's libraries."""
 IDLE_MEMORY_MB_MAX = 50
 STALL_MS_MAX = 20
 FLOOD_MS_MAX = 20
 """The permitted growth of a connection's p99 while another one pipelines without end."""
+ALONE_US_MAX = 12
+"""The permitted p50 of one send at a time above that of the echo."""
+GROUP_BYTES = 34_100
+"""The size of the records of 100 single sends, one for each connection."""
+GROUP_COMMIT_RATIO_MIN = 0.8
+"""Of the messages per second of 100 x 1 with SYNC_FLUSH over those if 100 shared one fdatasync."""

@@ -49,7 +49,7 @@ def render(before: Results, after: Results) -> str:
     rows = [["case", "to the echo", "CPU us per message"]]
     for case in (*CASES, *TABLE):
         if before.of(OURS, case.name) and after.of(OURS, case.name):
-            ratios = before.echo_ratios(case.name), after.echo_ratios(case.name)
+            ratios = before.echo_ratios(case), after.echo_ratios(case)
             cpu = before.cpu_us(case.name), after.cpu_us(case.name)
             rows.append(
                 [

@@ -42,7 +42,7 @@ QUEUES = 4
 IDLE_CLIENTS = 500
 WARM_UP_S = 30.0
 """The warm-up of each server; by then the JVM has compiled the code that it will run."""
-CPU_RATIO_MAX = 0.5
+CPU_RATIO_MAX = 0.3
 RATE_RATIO_MIN = 1.0
 IDLE_KB_MAX = 15.0
 OURS, APACHE = "Rockhopper", "Apache"

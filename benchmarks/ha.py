@@ -188,7 +188,7 @@ async def sends(etcd: str, rounds: int) -> dict[str, Any]:
         for followers in (0, 1, 2):
             with a_set(followers + 1, etcd, alone=not followers) as replicas:
                 master = await _ready(replicas, followers + 1)
-                _place(replicas, master)
+                place(replicas, master)
                 topics.prepare(master.port)
                 for case in (BASE, BATCH):
                     sample = load.run(case, master.port, master.pid, 3.0)
@@ -211,7 +211,7 @@ async def sends(etcd: str, rounds: int) -> dict[str, Any]:
     return result
 
 
-def _place(replicas: Set, master: Replica) -> None:
+def place(replicas: Set, master: Replica) -> None:
     """Give the master its own core, as if its followers were on other machines."""
     masters, others = load.cores()
     for replica in replicas.replicas:
@@ -415,6 +415,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5, help="%(default)s")
     parser.add_argument("--save", type=Path, help="a JSON file: what it has is not done again")
     options = parser.parse_args(arguments)
+    if options.save is not None:
+        options.save.parent.mkdir(parents=True, exist_ok=True)
     built = HERE.parent / "build" / "etcd"
     etcd = shutil.which("etcd", path=os.pathsep.join([os.environ.get("PATH", ""), str(built)]))
     if etcd is None:

@@ -437,6 +437,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--clients", default="java,java-poll-5s,ours", help="some of: %(default)s")
     parser.add_argument("--save", type=Path, help="a JSON file: what it has is not done again")
     options = parser.parse_args(arguments)
+    if options.save is not None:
+        options.save.parent.mkdir(parents=True, exist_ok=True)
     done = json.loads(options.save.read_text()) if options.save and options.save.exists() else {}
     try:
         asyncio.run(_run(options, done))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks.cases import Case
 from benchmarks.errors import BenchError
+from benchmarks.topics import SENDER
 
 HERE = Path(__file__).parent
 BUILD = HERE / ".build"
@@ -93,13 +94,16 @@ def wait_until_quiet(patience_s: float) -> bool:
 def run(case: Case, port: int, pid: int, seconds: float, warm_up_s: float = WARM_UP_S) -> Sample:
     """Put the load of *case* on the server at *port* whose process is *pid*."""
     core = cores()[1]
+    sender = ("--access-key", SENDER.access_key, "--secret", SENDER.secret)
     command = [
         *(str(build_loadgen()), "--mode", case.mode, "--port", str(port), "--pid", str(pid)),
         *("--connections", str(case.connections), "--in-flight", str(case.in_flight)),
         *("--body", str(case.body_size_bytes), "--flood", str(case.flood)),
+        *("--batch", str(case.messages_per_request)),
         *("--topic", case.topic, "--topics", str(case.topics), "--queues", str(case.queues)),
         *("--rate", str(case.rate_per_s), "--delay-level", str(case.delay_level)),
         *(["--property"] if case.with_property else []),
+        *(sender if case.setup == "users" else ()),
         *("--seconds", str(seconds), "--warm-up", str(warm_up_s)),
     ]
     os.sync()  # pending writes of earlier runs would slow this one

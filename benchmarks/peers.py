@@ -56,7 +56,12 @@ def apache_broker(setup: str, cores: Collection[int]) -> Iterator[Server]:
         name = f"Apache {apache.version()}"
         try:
             yield Server(
-                name, running.broker_port, running.pid, setup=setup, log=running.store / "commitlog"
+                name,
+                running.broker_port,
+                running.pid,
+                setup=setup,
+                namesrv_port=running.namesrv_port,
+                log=running.store / "commitlog",
             )
         finally:
             running.kill()

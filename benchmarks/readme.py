@@ -12,15 +12,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks import results
-from benchmarks.cases import CASES, TABLE, Case
-from benchmarks.comparison.results import (
+from benchmarks.brokers.report import clients_ahead, compare
+from benchmarks.brokers.results import (
     COLUMNS,
     SIZES,
     Comparison,
     cell,
     from_json,
-    render,
 )
+from benchmarks.cases import CASES, FEW_IN_FLIGHT, TABLE, Case
 from benchmarks.errors import BenchError
 from benchmarks.load import HERE
 from benchmarks.report import table
@@ -30,13 +30,18 @@ ROOT = HERE.parent
 BEGIN = "<!-- figures of python -m benchmarks.readme -->"
 END = "<!-- end of figures -->"
 WIDTH = 116
-KINDS = tuple(case for case in CASES if not case.half_of)
+KINDS = tuple(case for case in CASES if not case.half_of and case not in FEW_IN_FLIGHT)
+"""The cases that a run beside Apache's broker must have; FEW_IN_FLIGHT are shown if it has them."""
 ROWS = {
     "1x1": "1 connection, 1 request in flight",
+    "4x1": "4 connections, 1 in flight each",
+    "16x1": "16 connections, 1 in flight each",
     "100x1": "100 connections, 1 in flight each",
     "1000x1": "1,000 connections, 1 each",
+    "5000x1": "5,000 connections, 1 each",
     "4x64": "4 connections, 64 each",
     "batch": "4 connections, batches of 32",
+    "pull": "4 connections, pulls of 32",
 }
 
 
@@ -54,9 +59,9 @@ def newest_with(cases: Iterable[Case], directory: Path = results.DIRECTORY) -> t
 
 def newest_comparison(directory: Path = results.DIRECTORY) -> tuple[str, Comparison]:
     """Return the name and the newest comparison with other brokers."""
-    paths = sorted(directory.glob("comparison-*.json"))
+    paths = sorted(directory.glob("brokers-*.json"))
     if not paths:
-        raise BenchError(f"no comparison in {directory}: run `make bench-comparison`")
+        raise BenchError(f"no comparison in {directory}: run `make bench-brokers`")
     return paths[-1].stem, from_json(paths[-1].read_text())
 
 
@@ -66,9 +71,10 @@ def short_figures(directory: Path = results.DIRECTORY) -> str:
     low, *_, high = SIZES.values()
     parts = [
         _wrap(
-            f"Acknowledged sends, thousands a second, {high} to {low}, the fastest in bold. Each "
-            f"broker had one core of {found.origin.cpu_model} and its own default promise: "
-            "[comparison](docs/comparison.md), `make bench-comparison`."
+            f"Acknowledged sends, thousands a second, of {high} to {low}; in bold what is more "
+            "than twice the next, at each size. Each broker had one core. What each promises by an "
+            "acknowledgement, and the versions: [comparison](docs/comparison.md); "
+            "`make bench-brokers`."
         ),
         _ranges(found),
         _wrap(f"{_where_we_lose(found)} {_beside_apache(directory)}".lstrip()),
@@ -83,7 +89,7 @@ def long_figures(directory: Path = results.DIRECTORY) -> str:
     table_run, by_shape = newest_with(TABLE, directory)
     peer = beside.peers()[0]
     parts = [
-        render(found).rstrip(),
+        f"{found.origin.text()}\n\n{found.machine}\n\n{compare(found).rstrip()}",
         _wrap(
             f"Every sample is in [{name}.json](../benchmarks/results/{name}.json). Apache RocketMQ "
             f"had both cores in two further runs ([{run}](../benchmarks/results/{run}.md), "
@@ -92,7 +98,7 @@ def long_figures(directory: Path = results.DIRECTORY) -> str:
         table(
             [
                 ["load", "messages a second", "CPU time a message"],
-                *(_ratios(beside, peer, case) for case in KINDS),
+                *(_ratios(beside, peer, case) for case in _measured(beside, peer, KINDS)),
                 *(_ratios(by_shape, by_shape.peers()[0], case) for case in TABLE),
             ]
         ),
@@ -133,8 +139,12 @@ def _ranges(found: Comparison) -> str:
     rows = [["", *names]]
     for shape in COLUMNS:
         rates = {name: _rates(found, name, shape) for name in names}
-        best = max((max(each) for each in rates.values() if each), default=0.0)
-        rows.append([ROWS[shape], *(_range(rates[name], best) for name in names)])
+        if not any(rates.values()):
+            continue
+        far_ahead = _far_ahead(rates)
+        rows.append(
+            [ROWS[shape], *(_range(rates[name], is_bold=name == far_ahead) for name in names)]
+        )
     rows.append(
         ["start to a first send, s", *(f"{_middle(found.start_s.get(name)):.2f}" for name in names)]
     )
@@ -148,20 +158,43 @@ def _middle(values: list[float] | None) -> float:
     return statistics.median(values) if values else float("nan")
 
 
-def _range(values: list[float], best: float) -> str:
-    """Return the range from minimum to maximum, in bold if it includes the *best* of the row."""
+def _far_ahead(rates: dict[str, list[float]]) -> str | None:
+    """Return the name whose rate is more than twice that of all others, at each size."""
+    for name, ours in rates.items():
+        others = [theirs for other, theirs in rates.items() if other != name and theirs]
+        if (
+            ours
+            and others
+            and all(
+                our > 2 * their
+                for theirs in others
+                for our, their in zip(ours, theirs, strict=False)
+            )
+        ):
+            return name
+    return None
+
+
+def _range(values: list[float], *, is_bold: bool) -> str:
+    """Return the range from minimum to maximum."""
     if not values:
         return "–"
     low, high = (
         f"{each:,.0f}" if each >= 10 else f"{each:.1f}" for each in (min(values), max(values))
     )
     shown = low if low == high else f"{low}–{high}"
-    return f"**{shown}**" if max(values) == best else shown
+    return f"**{shown}**" if is_bold else shown
 
 
 def _where_we_lose(found: Comparison) -> str:
     lost = [ROWS[shape] for shape in COLUMNS if _is_lost(found, shape)]
-    return f"Rockhopper is not the fastest with {'; '.join(lost)}." if lost else ""
+    ahead = list(clients_ahead(found))
+    parts = []
+    if lost:
+        parts.append(f"Rockhopper is not the fastest with {'; '.join(lost)}.")
+    if ahead:
+        parts.append(f"Python clients that are ahead of ours: {'; '.join(ahead)}.")
+    return " ".join(parts)
 
 
 def _is_lost(found: Comparison, shape: str) -> bool:
@@ -183,18 +216,30 @@ def _cells(shape: str) -> list[str]:
 def _beside_apache(directory: Path) -> str:
     parts = []
     for kind, cases in (
-        ("the messages a second, by kind of load", KINDS),
+        ("as many messages a second, by kind of load", KINDS),
         ("for single sends of other sizes and shapes", TABLE),
     ):
         name, found = newest_with(cases, directory)
         peer = found.peers()[0]
-        ratios = {case.title: _times(found, peer, case) for case in cases}
+        ratios = {case.title: _times(found, peer, case) for case in _measured(found, peer, cases)}
         least, most = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
         parts.append(
-            f"{ratios[least]:.1f} ({least}) to {ratios[most]:.1f} times ({most}) {kind} "
+            f"{ratios[least]:.1f} times ({least}) to {ratios[most]:.1f} times ({most}) {kind} "
             f"([run](benchmarks/results/{name}.md))"
         )
-    return f"Compared with Apache RocketMQ on both cores it took {', and '.join(parts)}."
+    return (
+        "Beside Apache RocketMQ with both cores, one of them shared with the load, Rockhopper "
+        f"handled {', and '.join(parts)}."
+    )
+
+
+def _measured(found: Results, peer: str, cases: Iterable[Case]) -> list[Case]:
+    """Return those of *cases* and of FEW_IN_FLIGHT that the run has, of ours and of the peer."""
+    return [
+        case
+        for case in (*cases, *FEW_IN_FLIGHT)
+        if found.of(OURS, case.name) and found.of(peer, case.name)
+    ]
 
 
 def _times(found: Results, peer: str, case: Case) -> float:

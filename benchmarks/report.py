@@ -5,17 +5,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.cases import (
+    ALONE_US_MAX,
     BASE,
     CASES,
     ECHO,
+    ECHOES,
     FLOOD_MS_MAX,
+    GROUP_COMMIT_RATIO_MIN,
     IDLE_MEMORY_MB_MAX,
+    START_RATIO_MAX,
     START_SECONDS_MAX,
     TABLE,
     Case,
 )
 from benchmarks.load import Sample
 from benchmarks.results import DIRECTORY, OURS, Results, as_json, cpu_us, median, over, rate
+from benchmarks.servers import LIBRARIES
 
 LOAD_LIMITED_SHARE = 0.95
 
@@ -31,7 +36,7 @@ def remarks(results: Results) -> list[str]:
             found.append(f"{where}: FAILED answers: {counts} {sample.refusal}".rstrip())
         if not any(other.is_quiet for other in results.samples[server][case]):
             disturbed[where] = max(disturbed.get(where, 0), sample.others_cpu_share)
-        if sample.load_cpu_share > LOAD_LIMITED_SHARE and case != ECHO.name:
+        if sample.load_cpu_share > LOAD_LIMITED_SHARE and server != ECHO.name:
             found.append(f"{where}: the load generator was the limit")
     for where, share in disturbed.items():
         found.append(f"{where}: DOUBTFUL, other processes used {share:.0%} of a core")
@@ -80,7 +85,13 @@ def render(results: Results) -> str:
     for peer in results.peers():
         parts += [_against(results, peer), *_latencies(results, peer)]
     parts += list(_spread(results))
-    parts.append("\n".join((*_fairness(results), *_start_and_memory(results))))
+    lines = (
+        _alone(results),
+        _group_commit(results),
+        _fairness(results),
+        _start_and_memory(results),
+    )
+    parts.append("\n".join(line for each in lines for line in each))
     if found := remarks(results):
         parts.append("\n".join(f"- {remark}" for remark in found))
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -95,8 +106,8 @@ def _milliseconds(samples: Sequence[Sample]) -> tuple[float, float]:
 def _throughput(results: Results) -> str:
     heading = "case|server|k/s median|k/s best|CPU us|p50 ms|p99 ms|to the echo|by CPU"
     rows = [heading.split("|")]
-    echo = results.of(ECHO.name, ECHO.name)
-    for case in (ECHO, *CASES):
+    for case in (*ECHOES, *CASES):
+        echo = results.of(ECHO.name, case.echo)
         for server in results.samples:
             if samples := results.of(server, case.name):
                 rows.append(_speed(case, server, samples, echo))
@@ -105,7 +116,7 @@ def _throughput(results: Results) -> str:
 
 def _speed(case: Case, server: str, samples: list[Sample], echo: list[Sample]) -> list[str]:
     ratio = cpu_ratio = ""
-    if echo and case is not ECHO:
+    if echo and server != ECHO.name:
         target = case.targets.echo_ratio if server == OURS else None
         ratio = judged(over(rate(samples), rate(echo)), target)
         cpu_ratio = f"{over(cpu_us(echo), cpu_us(samples)):.3f}"
@@ -185,6 +196,33 @@ def _spread(results: Results) -> Iterator[str]:
     yield table(rows)
 
 
+def _alone(results: Results) -> Iterable[str]:
+    ours, echo = results.of(OURS, "alone"), results.of(ECHO.name, "echo-1x1")
+    if ours and echo:
+        ours_us, echo_us = (_milliseconds(samples)[0] * 1000 for samples in (ours, echo))
+        verdict = "ok" if ours_us - echo_us <= ALONE_US_MAX else "ABOVE"
+        yield (
+            f"p50 of one send at a time: {ours_us:.1f} us, of the echo {echo_us:.1f} us "
+            f"(<= {ALONE_US_MAX} us more: {verdict})"
+        )
+
+
+def _group_commit(results: Results) -> Iterable[str]:
+    if not results.fdatasync_us:
+        return
+    sync_us = statistics.median(results.fdatasync_us)
+    line = f"one fdatasync on the store's disk: {sync_us:.0f} us"
+    synced, unsynced = (results.of(OURS, name) for name in ("100x1-sync", "100x1"))
+    if synced and unsynced:
+        possible = 100 / (sync_us + 100 * cpu_us(unsynced)) * 1e6
+        ratio = judged(over(rate(synced), possible), GROUP_COMMIT_RATIO_MIN)
+        line += (
+            f"; with 100 sends in each, and the CPU time of 100 x 1, {possible / 1000:,.1f} k/s "
+            f"are possible with SYNC_FLUSH: {ratio}"
+        )
+    yield line
+
+
 def _fairness(results: Results) -> Iterable[str]:
     alone, flooded = (results.of(OURS, name) for name in ("alone", "flooded"))
     if alone and flooded:
@@ -206,6 +244,13 @@ def _start_and_memory(results: Results) -> Iterable[str]:
             f"start to listening, empty store: {each} s, median {typical_s:.3f} s "
             f"(<= {START_SECONDS_MAX}: {verdict}); "
             f"the bare interpreter: {bare:.3f} s"
+        )
+    if results.start_s and results.libraries_start_s:
+        ratio = statistics.median(results.start_s) / statistics.median(results.libraries_start_s)
+        verdict = "ok" if ratio <= START_RATIO_MAX else "ABOVE"
+        yield (
+            f"start beside an interpreter that imports {LIBRARIES}: {ratio:.1f} x "
+            f"(<= {START_RATIO_MAX}: {verdict})"
         )
     if results.idle_memory_mb:
         memory = max(results.idle_memory_mb)

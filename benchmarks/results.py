@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cases import ECHO
+from benchmarks.cases import ECHO, Case
 from benchmarks.load import HERE, Sample
 from benchmarks.origin import Origin
 
 OURS = "Rockhopper"
 DIRECTORY = HERE / "results"
-OTHERS = ("spark-", "grpc-", "comparison-", "sizes-")
+OTHERS = ("spark-", "grpc-", "brokers-", "sizes-")
 """The prefixes of the names of other benchmarks' results."""
 
 
@@ -35,7 +35,11 @@ class Results:
     """The samples by server name, then by case name."""
     start_s: list[float] = field(default_factory=list)
     interpreter_start_s: list[float] = field(default_factory=list)
+    libraries_start_s: list[float] = field(default_factory=list)
+    """The same with the libraries of each broker; empty in older files."""
     idle_memory_mb: list[float] = field(default_factory=list)
+    fdatasync_us: list[float] = field(default_factory=list)
+    """The time of one fdatasync on the store's disk, before each case with SYNC_FLUSH."""
     metrics: dict[str, float] = field(default_factory=dict)
     """The broker's own metrics of event-loop stalls: totals are summed, others are maxima."""
 
@@ -74,16 +78,16 @@ class Results:
         }
         return {number: _quiet(samples) for number, samples in (quiet or found).items()}
 
-    def echo_ratios(self, case: str) -> list[float]:
+    def echo_ratios(self, case: Case) -> list[float]:
         """Return our messages per second over the echo's frames per second, one for each round.
 
         If the echo was disturbed, the echo of the other rounds replaces it.
         """
-        echo = self.by_round(ECHO.name, ECHO.name)
-        others = self.of(ECHO.name, ECHO.name)
+        echo = self.by_round(ECHO.name, case.echo)
+        others = self.of(ECHO.name, case.echo)
         return [
             over(rate(samples), rate(echo.get(number, others)))
-            for number, samples in self.by_round(OURS, case).items()
+            for number, samples in self.by_round(OURS, case.name).items()
             if others
         ]
 

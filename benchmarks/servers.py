@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -16,8 +17,11 @@ from pathlib import Path
 from benchmarks import topics
 from benchmarks.errors import BenchError
 from benchmarks.load import BUILD, HERE, cores
+from rockhopper.broker.store.files import disk
+from rockhopper.protocol.signing import Credentials
 
 START_TIMEOUT_S = 30
+SYNC_COUNT = 200
 
 
 @dataclass(slots=True)
@@ -34,6 +38,8 @@ class Server:
     namesrv_port: int = 0
     log: Path | None = None
     """The directory of its commit log."""
+    admin: Credentials | None = None
+    """The administrator, if it requires users."""
 
     def memory_mb(self) -> float:
         """Return the resident memory, including mapped files."""
@@ -77,6 +83,7 @@ def echo() -> Iterator[Server]:
 def rockhopper(settings: Mapping[str, str], directory: Path | None = None) -> Iterator[Server]:
     """Run our broker on the servers' core with an empty store, which is removed at the end."""
     BUILD.mkdir(exist_ok=True)
+    admin = topics.ADMIN if "authenticationEnabled" in settings else None
     with tempfile.TemporaryDirectory(prefix="store-", dir=directory or BUILD) as store:
         port, namesrv_port, http_port = free_ports(3)
         lines = {
@@ -87,6 +94,9 @@ def rockhopper(settings: Mapping[str, str], directory: Path | None = None) -> It
             "httpPort": str(http_port),
             **settings,
         }
+        if admin is not None:
+            user = {"username": admin.access_key, "password": admin.secret}
+            lines["initAuthenticationUser"] = json.dumps(user)
         conf = Path(store + ".conf")
         conf.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         log = Path(store + ".log")
@@ -96,7 +106,7 @@ def rockhopper(settings: Mapping[str, str], directory: Path | None = None) -> It
             with log.open("w") as stderr, _process(command, stderr=stderr) as process:
                 _wait_for_port(process, port, log)
                 start_s = time.perf_counter() - started
-                topics.prepare(port)
+                topics.prepare(port, admin)
                 yield Server(
                     "Rockhopper",
                     port,
@@ -105,6 +115,7 @@ def rockhopper(settings: Mapping[str, str], directory: Path | None = None) -> It
                     start_s,
                     namesrv_port=namesrv_port,
                     log=Path(store) / "commitlog",
+                    admin=admin,
                 )
         finally:
             conf.unlink()
@@ -136,11 +147,35 @@ def broker_on(store: Path, *options: str) -> Iterator[str]:
         process.communicate()
 
 
-def interpreter_start_s() -> float:
-    """Return the start time of the bare interpreter, to compare with a broker's."""
+LIBRARIES = "asyncio, click, msgpack, msgspec, structlog, uvloop"
+"""The libraries that each broker imports: five of others, and asyncio."""
+
+
+def interpreter_start_s(libraries: str = "") -> float:
+    """Return the time of an interpreter that imports *libraries*, to compare with a broker's."""
+    # As the broker does, without rich, which structlog would import.
+    imports = f"import sys; sys.modules['rich'] = None; import {libraries}"
     started = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "pass"], check=True)
+    subprocess.run([sys.executable, "-c", imports if libraries else "pass"], check=True)
     return time.perf_counter() - started
+
+
+def fdatasync_us(directory: Path, size_bytes: int) -> float:
+    """Return the median time of an fdatasync after an append of *size_bytes*.
+
+    The file is preallocated and synced as the store's files are.
+    """
+    data, durations = b"x" * size_bytes, []
+    os.sync()
+    with tempfile.TemporaryFile(dir=directory) as file:
+        disk.preallocate(file.fileno(), SYNC_COUNT * size_bytes)
+        os.fsync(file.fileno())
+        for number in range(SYNC_COUNT):
+            os.pwrite(file.fileno(), data, number * size_bytes)
+            started = time.perf_counter()
+            disk.sync_file(file.fileno())
+            durations.append(time.perf_counter() - started)
+    return statistics.median(durations) * 1e6
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The topics and the group of the load generator, created over the network."""
+"""The topics, the group and the user of the load generator, created over the network."""
 
 import json
 import socket
@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from benchmarks.errors import BenchError
 from rockhopper.protocol.codes import MQ_VERSION, RequestCode
+from rockhopper.protocol.signing import Credentials, sign_fields
 
 TOPIC = "LoadTest"
 QUEUE_COUNT = 4
@@ -18,19 +19,27 @@ WIDE_QUEUE_COUNT = 256
 SQL_TOPIC = "LoadTestSql"
 """All of its messages have a property that the filter tests."""
 GROUP = "load_consumers"
+ADMIN = Credentials("admin", "the secret of the admin")
+SENDER = Credentials("sender", "the secret of the sender")
+"""The user of signed sends; a rule allows it to send to the topics."""
 TOPICS_PER_REQUEST = 1000
 TIMEOUT_S = 120
 POLL_S = 0.1
 READ_AND_WRITE = 6
 
 
-def prepare(port: int) -> None:
-    """Create the topics and the group on the broker at *port*, which has none of them yet."""
+def prepare(port: int, admin: Credentials | None = None) -> None:
+    """Create the topics and the group on the broker at *port*, which has none of them yet.
+
+    With *admin*, on a broker that requires users, also the user that may send to the topics.
+    """
     topics = {TOPIC: QUEUE_COUNT, WIDE_TOPIC: WIDE_QUEUE_COUNT, SQL_TOPIC: QUEUE_COUNT}
     with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as connection:
-        _create(connection, topics.items())
+        _create(connection, topics.items(), admin)
         body = {"groupName": GROUP}
-        _ask(connection, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)
+        _ask(connection, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body, admin=admin)
+        if admin is not None:
+            _create_sender(connection, admin)
 
 
 def spread(port: int, count: int) -> None:
@@ -41,38 +50,49 @@ def spread(port: int, count: int) -> None:
             _create(connection, ((f"{TOPIC}-{number}", 1) for number in numbers))
 
 
-def wait_until_dispatched(port: int) -> None:
+def _create_sender(connection: socket.socket, admin: Credentials) -> None:
+    name = SENDER.access_key
+    user = {"username": name, "password": SENDER.secret, "userType": "Normal"}
+    _ask(connection, RequestCode.AUTH_CREATE_USER, user, {"username": name}, admin)
+    entry = {"resource": [f"Topic:{TOPIC}*"], "actions": ["Pub"], "decision": "Allow"}
+    rules = {"subject": f"User:{name}", "policies": [{"policyType": "Custom", "entries": [entry]}]}
+    _ask(connection, RequestCode.AUTH_CREATE_ACL, rules, {"subject": f"User:{name}"}, admin)
+
+
+def wait_until_dispatched(port: int, admin: Credentials | None = None) -> None:
     """Wait until all messages that the broker at *port* has stored are in its queues.
 
     Apache's broker answers a send before that, and falls behind by many seconds.
     """
     deadline = time.monotonic() + TIMEOUT_S
     with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as connection:
-        while _behind_bytes(connection) != 0:
+        while _behind_bytes(connection, admin) != 0:
             if time.monotonic() > deadline:
                 raise BenchError("The broker does not dispatch what it has stored.")
             time.sleep(POLL_S)
 
 
-def _behind_bytes(connection: socket.socket) -> int | None:
+def _behind_bytes(connection: socket.socket, admin: Credentials | None) -> int | None:
     """Return the size of the log that is not dispatched yet.
 
     In its first second Apache's broker does not know it; the result is then None.
     """
     try:
-        return int(runtime_info(connection)["dispatchBehindBytes"])
+        return int(runtime_info(connection, admin)["dispatchBehindBytes"])
     except BenchError:
         return None
 
 
-def runtime_info(connection: socket.socket) -> dict[str, str]:
+def runtime_info(connection: socket.socket, admin: Credentials | None = None) -> dict[str, str]:
     """Return the broker's runtime information."""
-    body = _ask(connection, RequestCode.GET_BROKER_RUNTIME_INFO, {})
+    body = _ask(connection, RequestCode.GET_BROKER_RUNTIME_INFO, {}, admin=admin)
     table: dict[str, str] = json.loads(body)["table"]
     return table
 
 
-def _create(connection: socket.socket, topics: Iterable[tuple[str, int]]) -> None:
+def _create(
+    connection: socket.socket, topics: Iterable[tuple[str, int]], admin: Credentials | None = None
+) -> None:
     configs = [
         {
             "topicName": name,
@@ -86,20 +106,29 @@ def _create(connection: socket.socket, topics: Iterable[tuple[str, int]]) -> Non
         }
         for name, queues in topics
     ]
-    _ask(connection, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, {"topicConfigList": configs})
+    body = {"topicConfigList": configs}
+    _ask(connection, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body, admin=admin)
 
 
-def _ask(connection: socket.socket, code: RequestCode, body: Mapping[str, object]) -> bytes:
+def _ask(
+    connection: socket.socket,
+    code: RequestCode,
+    body: Mapping[str, object],
+    fields: Mapping[str, str] | None = None,
+    admin: Credentials | None = None,
+) -> bytes:
+    text = json.dumps(body).encode()
+    ext = dict(fields or {})
     command = {
         "code": code,
-        "extFields": {},
+        "extFields": ext if admin is None else sign_fields(admin, ext, text, MQ_VERSION),
         "flag": 0,
         "language": "JAVA",
         "opaque": 1,
         "serializeTypeCurrentRPC": "JSON",
         "version": MQ_VERSION,
     }
-    header, text = json.dumps(command).encode(), json.dumps(body).encode()
+    header = json.dumps(command).encode()
     size = 4 + len(header) + len(text)
     connection.sendall(struct.pack(">II", size, len(header)) + header + text)
     with connection.makefile("rb") as answers:

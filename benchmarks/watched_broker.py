@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Mapping
 
-from rockhopper.broker import __main__ as daemon
+from rockhopper.broker import cli as daemon
 from rockhopper.broker.settings.config_file import LoadedConfig
 
 TICK_S = 0.001

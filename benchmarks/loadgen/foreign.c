@@ -19,6 +19,8 @@ const struct protocol *foreign(void) {
     case AMQP_QUORUM: return &AMQP_QUORUM_PROTOCOL;
     case KAFKA: return &KAFKA_PROTOCOL;
     case KAFKA_BATCH: return &KAFKA_BATCH_PROTOCOL;
+    case KAFKA_FETCH: return &KAFKA_FETCH_PROTOCOL;
+    case REDIS_RANGE: return &REDIS_RANGE_PROTOCOL;
     default: return NULL;
     }
 }

@@ -1,4 +1,6 @@
 /* Kafka: Produce, version 8, with acks=all: one record, or one batch of them, to a partition of TOPIC.
+ * Fetch, version 4, of one batch, from the first of a partition to its last, repeatedly; all batches of TOPIC
+ * must have the same number of records.
  *
  * Request:  size (4) api (2) version (2) correlation (4) client id | transactional id acks timeout topics
  * Batch:    base offset (8) size (4) leader epoch (4) magic (1) CRC-32C (4) | attributes (2) last offset
@@ -10,12 +12,13 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { FETCH = 1, FETCH_VERSION = 4, FETCH_BYTES_MAX = 32 << 20, BATCH_HEAD_SIZE = 61, BATCH_COUNT_AT = 57 };
 enum { PRODUCE = 0, PRODUCE_VERSION = 8, METADATA = 3, METADATA_VERSION = 4, TIMEOUT_MS = 30000 };
 enum { UNKNOWN_TOPIC = 3, LEADER_NOT_AVAILABLE = 5, TRIES = 1000, POLL_US = 10000 };
 enum { CORRELATION_AT = 8, CRC_SLICES = 8, HEAD_SIZE_MAX = 512, RECORD_HEAD_SIZE_MAX = 32 };
 
 static uint32_t crc_tables[CRC_SLICES][256];
-static size_t batch_at, first_body_at, body_stride, record_count;
+static size_t fetch_offset_at, batch_at, first_body_at, body_stride, record_count;
 
 static void prepare_crc(void) {
     for (uint32_t i = 0; i < 256; i++) {
@@ -204,5 +207,79 @@ static void take(struct connection *c, const unsigned char *p, size_t size, uint
     take_acknowledgement(c, sequence, read_ns);
 }
 
+/* The least number of bytes gets one whole batch. */
+static void prepare_fetch(struct connection *c) {
+    struct writer w = {malloc(HEAD_SIZE_MAX), 0};
+    if (!w.bytes) fail("no memory for a request");
+    begin_request(&w, FETCH, FETCH_VERSION);
+    put_int(&w, -1), put_int(&w, 0), put_int(&w, 1), put_int(&w, FETCH_BYTES_MAX), put_byte(&w, 0);
+    put_int(&w, 1), put_text(&w, opt.topic), put_int(&w, 1), put_int(&w, c->queue);
+    fetch_offset_at = w.size;
+    put_long(&w, 0), put_int(&w, 1);
+    end_request(&w);
+    c->template = w.bytes, c->template_size = w.size;
+}
+
+static long records_of(struct reader *r) {
+    long count = 0;
+    int32_t set_size = read_int(r);
+    struct reader set = {r->p, skip(r, set_size < 0 ? 0 : set_size) + (set_size < 0 ? 0 : set_size)};
+    while (set.end - set.p >= BATCH_HEAD_SIZE) {
+        size_t whole = 12 + (size_t)get32(set.p + 8);
+        if (whole > (size_t)(set.end - set.p)) break;
+        count += get32(set.p + BATCH_COUNT_AT);
+        set.p += whole;
+    }
+    return count;
+}
+
+/* Returns the number of records of an answer, and the end of the partition. */
+static long take_records(struct reader *r, int64_t *end) {
+    skip(r, 4); /* throttling */
+    if (read_int(r) != 1) fail("an answer of Kafka about other topics than one");
+    skip_text(r);
+    if (read_int(r) != 1) fail("an answer of Kafka about other partitions than one");
+    skip(r, 4);
+    int code = read_short(r);
+    if (code) fail("Kafka refused: error code %d", code);
+    *end = (int64_t)get64(skip(r, 8));
+    skip(r, 8); /* the last stable offset */
+    for (int aborted = read_int(r); aborted > 0; aborted--) skip(r, 8 + 8);
+    return records_of(r);
+}
+
+static void greet_fetch(struct connection *c) {
+    size_t size;
+    if (!c->index) await_topic(c);
+    prepare_fetch(c);
+    write_text(c, c->template, c->template_size);
+    const unsigned char *p = await_answer(c, &size);
+    struct reader r = {p + 8, p + size};
+    take_records(&r, &c->offset_max);
+    drop_answer(c, size);
+    if (c->offset_max < opt.batch)
+        fail("partition %d of topic %s holds %lld messages, fewer than the %d of one fetch; send some first",
+             c->queue, opt.topic, (long long)c->offset_max, opt.batch);
+}
+
+static void append_fetch(struct connection *c, uint64_t sequence) {
+    unsigned char *request = reserve(c, c->template_size);
+    memcpy(request, c->template, c->template_size);
+    put32(request + CORRELATION_AT, sequence);
+    put64(request + fetch_offset_at, c->offset);
+    c->output_size += c->template_size;
+    c->offset += opt.batch;
+    if (c->offset + opt.batch > c->offset_max) c->offset = 0;
+}
+
+static void take_fetch(struct connection *c, const unsigned char *p, size_t size, uint64_t read_ns) {
+    struct reader r = {p + 4, p + size};
+    int64_t end;
+    uint32_t sequence = read_int(&r);
+    if (take_records(&r, &end) != opt.batch) short_pulls++;
+    take_acknowledgement(c, sequence, read_ns);
+}
+
 const struct protocol KAFKA_PROTOCOL = {0, greet, append, answer_size, take};
 const struct protocol KAFKA_BATCH_PROTOCOL = {1, greet, append, answer_size, take};
+const struct protocol KAFKA_FETCH_PROTOCOL = {1, greet_fetch, append_fetch, answer_size, take_fetch};

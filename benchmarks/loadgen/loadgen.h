@@ -19,6 +19,7 @@
  *
  *   main.c      options, the loop, the result
  *   requests.c  the requests, prepared except for the parts that change
+ *   signing.c   signatures of sends, with --access-key and --secret
  *   answers.c   frames, headers and records of answers
  *   flows.c     how each mode processes its answers, and what it sends next
  *   wire.c      connections, their buffers and their requests in flight
@@ -57,20 +58,27 @@ enum mode {
     AMQP_QUORUM, /* the same to quorum queues */
     KAFKA,       /* Produce of one record, acks=all */
     KAFKA_BATCH, /* Produce of one batch of records */
+    KAFKA_FETCH, /* Fetch of one batch of records */
+    REDIS_RANGE, /* XRANGE of whole batches */
     MODE_COUNT
 };
 extern const char *const MODE_NAMES[MODE_COUNT];
 
-enum { MESSAGES_PER_REQUEST_MAX = 1024 };
+enum { MESSAGES_PER_REQUEST_MAX = 1024, FIELDS_MAX = 32 };
 
 struct options {
     enum mode mode;
     int port, connections, in_flight, flood, queues, topics, body_size, batch, delay_level, property;
     double warm_up_s, seconds, drain_s, rate;
     pid_t pid;
-    const char *topic, *broker;
+    const char *topic, *broker, *access_key, *secret; /* without an access key nothing is signed */
 };
 extern struct options opt;
+
+/* A field of a JSON header. */
+struct field {
+    size_t name_at, name_size, value_at, value_size;
+};
 
 /* A prepared request, and the places in it that change. */
 struct request {
@@ -80,6 +88,10 @@ struct request {
     int opaque_is_text;
     int key_count;
     size_t counter_at[MESSAGES_PER_REQUEST_MAX]; /* the last 12 hex digits of each unique key */
+    size_t signature_at;                         /* 0: it is not signed */
+    size_t signed_size;                          /* of the frame before the body */
+    struct field fields[FIELDS_MAX];             /* all but the signature, sorted by name */
+    int field_count;
 };
 
 enum kind { MAIN, END, ACK, RELEASE };
@@ -115,8 +127,8 @@ struct answer {
     const unsigned char *header, *body, *end;
 };
 
-/* The protocol of another broker. A request has one send, or one batch. An answer other than an
- * acknowledgement ends the run with the broker's text. */
+/* The protocol of another broker. A request has one send, or one batch, or asks for one batch. An answer other
+ * than an acknowledgement or messages ends the run with the broker's text. */
 struct protocol {
     int is_batch;
     void (*greet)(struct connection *c); /* everything before the first send, including queues; waits */
@@ -125,7 +137,7 @@ struct protocol {
     void (*take)(struct connection *c, const unsigned char *p, size_t size, uint64_t read_ns);
 };
 extern const struct protocol REDIS_PROTOCOL, NATS_PROTOCOL, AMQP_PROTOCOL, AMQP_QUORUM_PROTOCOL, KAFKA_PROTOCOL,
-    KAFKA_BATCH_PROTOCOL;
+    KAFKA_BATCH_PROTOCOL, KAFKA_FETCH_PROTOCOL, REDIS_RANGE_PROTOCOL;
 
 /* main.c */
 extern struct connection *connections;
@@ -154,6 +166,10 @@ size_t build_question(unsigned char *bytes, int code, const char *topic, int que
 const char *topic_name(int topic);
 void start_keys(void);
 unsigned char *append_request(struct connection *c, const struct request *r, const char *text, uint32_t opaque);
+
+/* signing.c */
+void find_fields(struct request *request);
+void sign(const struct request *request, unsigned char *bytes);
 
 /* answers.c */
 uint32_t get32(const unsigned char *p);

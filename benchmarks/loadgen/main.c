@@ -14,7 +14,7 @@
 
 const char *const MODE_NAMES[MODE_COUNT] = {"echo",        "single", "binary", "v1",  "oneway",   "batch", "delay",
                                             "transaction", "commit", "pull",   "sql", "longpull", "pop",
-                                            "redis",       "nats",   "amqp",   "amqp-quorum", "kafka", "kafka-batch"};
+                                            "redis",       "nats",   "amqp",   "amqp-quorum", "kafka", "kafka-batch", "kafka-fetch", "redis-range"};
 enum { BYTES_IN_FLIGHT_MAX = 64 << 20, SLOTS_MIN = 1024, TOPICS_COUNTED_MAX = 16 };
 enum { TICK_NS_MIN = 100000, TICKS_WAITING_MAX = 1 << 20, POLL_US = 10000 };
 
@@ -66,6 +66,9 @@ static void check_options(void) {
         fail("messages are counted in the queues of %d topics at most", TOPICS_COUNTED_MAX);
     if ((opt.rate || opt.flood) && (is_counted_in_queues() || opt.mode >= LONGPULL))
         fail("neither --rate nor --flood is for %s", MODE_NAMES[opt.mode]);
+    if (opt.access_key && (!is_plain_send || is_counted_in_queues() || opt.mode == BINARY || opt.topics > 1))
+        fail("--access-key is for sends to one topic with JSON headers and answers");
+    if (!opt.access_key != !opt.secret) fail("--access-key needs --secret, and vice versa");
     if (opt.mode == LONGPULL) opt.batch = 1, opt.queues = opt.connections * opt.in_flight;
 }
 
@@ -75,7 +78,8 @@ static void parse_options(int count, char **words) {
         {"body", 1, 0, 'b'},     {"batch", 1, 0, 'n'},    {"seconds", 1, 0, 's'},     {"warm-up", 1, 0, 'w'},
         {"queues", 1, 0, 'q'},   {"pid", 1, 0, 'P'},      {"topic", 1, 0, 't'},       {"drain", 1, 0, 'D'},
         {"flood", 1, 0, 'f'},    {"topics", 1, 0, 'T'},   {"rate", 1, 0, 'r'},        {"delay-level", 1, 0, 'l'},
-        {"property", 0, 0, 'a'}, {"broker", 1, 0, 'B'},   {0, 0, 0, 0}};
+        {"property", 0, 0, 'a'}, {"broker", 1, 0, 'B'},   {"access-key", 1, 0, 'k'},
+        {"secret", 1, 0, 'S'},   {0, 0, 0, 0}};
     for (int name; (name = getopt_long(count, words, "", names, NULL)) != -1;) switch (name) {
         case 'm': opt.mode = mode_named(optarg); break;
         case 'p': opt.port = atoi(optarg); break;
@@ -95,6 +99,8 @@ static void parse_options(int count, char **words) {
         case 'l': opt.delay_level = atoi(optarg); break;
         case 'a': opt.property = 1; break;
         case 'B': opt.broker = optarg; break;
+        case 'k': opt.access_key = optarg; break;
+        case 'S': opt.secret = optarg; break;
         default: exit(2);
         }
     check_options();

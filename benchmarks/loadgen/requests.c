@@ -17,6 +17,7 @@ enum { UNIQUE_KEY_SIZE = 32, UNIQUE_KEY_COUNTER_SIZE = 12, OPAQUE_DIGITS = 8, MS
 enum { HEADER_SIZE_MAX = 4096, PROPERTIES_SIZE_MAX = 256, TOPIC_SIZE_MAX = 160 };
 
 #define CUT "\x7f" /* in a header, marks the place of the cut */
+#define NO_SIGNATURE "AAAAAAAAAAAAAAAAAAAAAAAAAAAA" /* of the size of one */
 #define SOME_MS "1700000000000"
 #define SOME_OPAQUE "10000000"
 #define PRODUCERS "load_producers"
@@ -74,6 +75,10 @@ __attribute__((format(printf, 3, 4))) static void json_header(struct request *re
     va_start(arguments, ext_format);
     vsnprintf(ext, sizeof ext, ext_format, arguments);
     va_end(arguments);
+    if (opt.access_key) {
+        size_t room = sizeof ext, used = strlen(ext);
+        snprintf(ext + used, room - used, ",\"AccessKey\":\"%s\",\"Signature\":\"" NO_SIGNATURE "\"", opt.access_key);
+    }
     int size = sprintf(text,
                        "{\"code\":%d,\"extFields\":{%s},\"flag\":0,\"language\":\"JAVA\",\"opaque\":" SOME_OPAQUE ","
                        "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":%d}",
@@ -242,6 +247,7 @@ static struct request *built(struct request **known, int queue, void (*build)(st
     request->bytes = calloc(1, HEADER_SIZE_MAX + (size_t)opt.batch * (opt.body_size + 256) + opt.body_size);
     build(request, queue);
     put32(request->bytes, request->size - 4);
+    if (opt.access_key) find_fields(request);
     return request;
 }
 
@@ -270,6 +276,7 @@ unsigned char *append_request(struct connection *c, const struct request *r, con
     else put32(moved + r->opaque_at, opaque);
     if (r->born_at) put_digits(moved + r->born_at, MS_DIGITS, wall_ms());
     for (int i = 0; i < r->key_count; i++) put_hex(moved + r->counter_at[i], UNIQUE_KEY_COUNTER_SIZE, key_counter++);
+    if (r->signature_at) sign(r, out);
     c->output_size += r->size + more;
     return moved + r->flag_at;
 }

@@ -19,11 +19,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks import load, origin
-from benchmarks.comparison import brokers
-from benchmarks.comparison.brokers import BROKERS, Broker
+from benchmarks.brokers import catalog
+from benchmarks.brokers.catalog import BROKERS, Broker
 from benchmarks.errors import BenchError
 from benchmarks.report import table
 from benchmarks.results import DIRECTORY
+from benchmarks.servers import Server
 
 CALLS = ("fsync", "fdatasync", "msync", "sync_file_range")
 SECONDS = 2.0
@@ -49,7 +50,7 @@ def render(where: str, rows: Sequence[tuple[str, str, int, dict[str, int]]]) -> 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Count; return 2 if that is not possible."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.comparison.promises", description=__doc__
+        prog="python -m benchmarks.brokers.promises", description=__doc__
     )
     parser.add_argument(
         "--save", action="store_true", help="keep it as benchmarks/results/promises-DATE.md"
@@ -58,8 +59,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     here = origin.here_and_now("")
     rows = []
     try:
-        if shutil.which("strace") is None:
-            raise BenchError("strace is not found: apt-get install strace")
         load.build_loadgen()
         for broker in BROKERS:
             try:
@@ -67,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             except BenchError as error:
                 print(f"{broker.name} is left out: {error}", file=sys.stderr)
                 continue
-            rows.append((broker.name, version, *_count(broker)))
+            rows.append((broker.name, version, *_start_and_count(broker)))
     except BenchError as error:
         print(error, file=sys.stderr)
         return 2
@@ -79,14 +78,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _count(broker: Broker) -> tuple[int, dict[str, int]]:
+def _start_and_count(broker: Broker) -> tuple[int, dict[str, int]]:
     with broker.start(broker) as server:
-        brokers.await_send(server, broker)
-        with tempfile.TemporaryDirectory(prefix="promises-", dir=load.BUILD) as directory:
-            summary = Path(directory) / "summary"
-            with _counting(server.pid, summary):
-                sends = _send(broker, server.port)
-            return sends, calls_in(summary.read_text())
+        catalog.await_send(server, broker)
+        return count(broker, server)
+
+
+def count(broker: Broker, server: Server) -> tuple[int, dict[str, int]]:
+    """Return how many sends a running broker acknowledged, and its calls meanwhile."""
+    if shutil.which("strace") is None:
+        raise BenchError("strace is not found: apt-get install strace")
+    with tempfile.TemporaryDirectory(prefix="promises-", dir=load.BUILD) as directory:
+        summary = Path(directory) / "summary"
+        with _counting(server.pid, summary):
+            sends = _send(broker, server.port)
+        return sends, calls_in(summary.read_text())
 
 
 @contextlib.contextmanager

@@ -1,9 +1,9 @@
 """The compared brokers: how each is started, its settings, and its kind of sends.
 
-They come from the usual sources: `apt-get install redis-server rabbitmq-server`, `go install
-github.com/nats-io/nats-server/v2@latest`, and Maven for Kafka and Apache RocketMQ. Missing brokers
-are skipped. Each runs alone on the servers' core, in an empty directory, with its own defaults
-except for the settings here.
+They come from the usual sources: Debian (`apt-get install redis-server nats-server
+rabbitmq-server`) or Go (`go install github.com/nats-io/nats-server/v2@latest`), and Maven for Kafka
+and Apache RocketMQ. Missing brokers are skipped. Each runs alone on the servers' core, in an empty
+directory, with its own defaults except for the settings here.
 """
 
 import contextlib
@@ -14,8 +14,8 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import load, servers
@@ -45,8 +45,12 @@ class Broker:
     """The load generator's mode for single sends."""
     settings: str
     """The settings in words, for people."""
-    batch_mode: str = ""
-    """The mode for batches; empty: the protocol has no batch of sends in one request."""
+    promise: str
+    """What has happened to a message when its send is acknowledged, in words."""
+    modes: Mapping[str, str] = field(default_factory=dict)
+    """The load generator's mode for each shape that is no plain send; without: not measured."""
+    clients: tuple[str, ...] = ()
+    """The Python clients that are measured with it."""
     options: tuple[str, ...] = ()
     is_synced: bool = False
     """Whether it is configured to write a message to the disk before the acknowledgement."""
@@ -56,7 +60,7 @@ class Broker:
     connects_slowly: bool = False
     """Whether a thousand connections take longer than all other shapes.
 
-    They are then measured in one round only.
+    They are then measured in one round only, and five thousand not at all.
     """
     clean: Callable[[Server], None] = lambda server: None
     """Called before each cell."""
@@ -123,7 +127,7 @@ def _redis(broker: Broker) -> Iterator[Server]:
         command = [_executable("redis-server", REDIS), "--port", str(port), "--bind", "127.0.0.1"]
         command += ["--dir", str(directory), *broker.options]
         with _process(command, directory) as pid:
-            yield Server(broker.name, port, pid)
+            yield Server(broker.name, port, pid, log=directory / "output")
 
 
 def _empty_redis(server: Server) -> None:
@@ -134,7 +138,7 @@ def _empty_redis(server: Server) -> None:
             raise BenchError(f"Redis refused: {answer.decode(errors='replace')}")
 
 
-NATS = "go install github.com/nats-io/nats-server/v2@latest"
+NATS = "apt-get install nats-server, or go install github.com/nats-io/nats-server/v2@latest"
 
 
 def _nats_version() -> str:
@@ -150,7 +154,7 @@ def _nats(broker: Broker) -> Iterator[Server]:
         config.write_text(f"listen: 127.0.0.1:{port}\njetstream {{\n" + "\n".join(store) + "\n}\n")
         command = [_executable("nats-server", NATS), "-c", str(config)]
         with _process(command, directory) as pid:
-            yield Server(broker.name, port, pid)
+            yield Server(broker.name, port, pid, log=directory / "output")
 
 
 RABBITMQ = "apt-get install rabbitmq-server"
@@ -186,7 +190,7 @@ def _rabbitmq(broker: Broker) -> Iterator[Server]:
             "RUNNING_UNDER_SYSTEMD": "1",  # its script execs the broker, so its pid is the broker's
             "ERL_EPMD_PORT": str(names_port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODENAME": f"comparison{port}@localhost",
+            "RABBITMQ_NODENAME": f"brokers{port}@localhost",
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODE_PORT": str(port),
             "RABBITMQ_DIST_PORT": str(nodes_port),
@@ -218,7 +222,7 @@ def _kafka(broker: Broker) -> Iterator[Server]:
         (port, controller) = servers.free_ports(2)
         command = kafka.prepare(directory, port, controller, dict(_pairs(broker.options)))
         with _process(command, directory) as pid:
-            yield Server(broker.name, port, pid)
+            yield Server(broker.name, port, pid, log=directory / "output")
 
 
 def _pairs(options: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -275,28 +279,60 @@ def age_s(pid: int) -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started_s
 
 
-def await_send(server: Server, broker: Broker) -> None:
-    """Return when the broker has acknowledged a send. Raises BenchError."""
+def await_send(server: Server, broker: Broker, more: Sequence[str] = ()) -> None:
+    """Return when the broker has acknowledged a send. Raises BenchError.
+
+    *more* are options of the load generator, which say what is sent.
+    """
     deadline_s = time.monotonic() + servers.START_TIMEOUT_S * 4
     command = [str(load.build_loadgen()), "--mode", broker.mode, "--port", str(server.port)]
     command += ["--connections", "1", "--in-flight", "1", "--warm-up", "0", "--seconds", "0.001"]
+    command += more
     while True:
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode == 0:
             return
+        if _has_ended(server.pid):
+            raise BenchError(f"{broker.name} ended at its start: {read_last_line(server)}")
         if time.monotonic() > deadline_s:
             raise BenchError(f"{broker.name} acknowledges nothing: {done.stderr}{done.stdout}")
         time.sleep(0.01)
+
+
+def _has_ended(pid: int) -> bool:
+    """Return whether the process only waits for its parent."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    return True
+
+
+def read_last_line(server: Server) -> str:
+    """Return the last line that *server* wrote."""
+    if not server.log or not server.log.is_file():
+        return "it left no output"
+    line = server.log.read_text(errors="replace").strip().rpartition("\n")[2]
+    # Results are published: they name no folder of this machine.
+    return line.replace(f"{BUILD}/", "")
 
 
 _FEW = ("100x1", "4x64")
 _REDIS_FILE = ("--save", "", "--auto-aof-rewrite-percentage", "0", "--appendonly", "yes")
 _REDIS_TEXT = "no snapshots and no rewriting of the file, which would slow it"
 _QUEUES = f"num.partitions={QUEUE_COUNT}"
+_ROCKETMQ_MODES = {
+    "batch": "batch",
+    "pull": "pull",
+    "longpull": "longpull",
+    "pop": "pop",
+    "half": "transaction",
+}
+_SYNCED = "on the disk: fsync before the acknowledgement"
 
 RABBITMQ_CLASSIC = Broker(
     *("RabbitMQ, classic queues", "RabbitMQ", _rabbitmq, _rabbitmq_version, "amqp"),
     "durable queues, persistent messages, publisher confirms",
+    "handed to the file system, in batches; no fsync",
+    clients=("aio-pika",),
     connects_slowly=True,
 )
 
@@ -304,61 +340,74 @@ BROKERS = (
     Broker(
         *("Rockhopper", "Rockhopper", _rockhopper, _our_version, "single"),
         "flushDiskType=ASYNC_FLUSH, which is the default",
-        batch_mode="batch",
+        "written to the log's file; fsync within 500 ms",
+        modes=_ROCKETMQ_MODES,
+        clients=("rockhopper",),
         options=("flushDiskType=ASYNC_FLUSH",),
     ),
     Broker(
         *("Apache RocketMQ", "Apache RocketMQ", _apache, _apache_version, "single"),
         "flushDiskType=ASYNC_FLUSH, which is the default; heap of 2 GB, touched at the start",
-        batch_mode="batch",
+        "copied into a mapped file; fsync every 500 ms if 4 pages are dirty, or after 10 s",
+        modes=_ROCKETMQ_MODES,
+        clients=("rockhopper",),
         is_jvm=True,
     ),
     Broker(
         *("Kafka", "Kafka", _kafka, _kafka_version, "kafka"),
         "one broker, KRaft; acks=all, no idempotence; heap of 1 GB",
-        batch_mode="kafka-batch",
+        "written to the log's file; no fsync",
+        modes={"batch": "kafka-batch", "pull": "kafka-fetch"},
+        clients=("confluent-kafka", "aiokafka"),
         options=(_QUEUES,),
         is_jvm=True,
     ),
     Broker(
         *("NATS JetStream", "NATS", _nats, _nats_version, "nats"),
         "streams in files, one replica; sync_interval=2m, which is the default",
+        "written to the stream's file; fsync within 2 minutes",
+        clients=("nats-py",),
     ),
     RABBITMQ_CLASSIC,
     Broker(
         *("RabbitMQ, quorum queues", "RabbitMQ", _rabbitmq, _rabbitmq_version, "amqp-quorum"),
         "quorum queues of one member, publisher confirms",
+        "on the disk of a majority, which is one member here: fsync of many messages at once",
         connects_slowly=True,
     ),
     Broker(
         *("Redis Streams", "Redis", _redis, _redis_version, "redis"),
         f"appendonly yes, appendfsync everysec; {_REDIS_TEXT}",
+        "written to the file; fsync once a second",
+        modes={"pull": "redis-range"},
+        clients=("redis-py",),
         options=(*_REDIS_FILE, "--appendfsync", "everysec"),
         clean=_empty_redis,
     ),
     Broker(
         *("Rockhopper, not compiled", "Rockhopper", _pure_rockhopper, _our_version, "single"),
         f"the same with {compiled.SWITCH}=1",
+        "written to the log's file; fsync within 500 ms",
         options=("flushDiskType=ASYNC_FLUSH",),
         shapes=_FEW,
     ),
     Broker(
         *("Rockhopper, SYNC_FLUSH", "Rockhopper", _rockhopper, _our_version, "single"),
-        "flushDiskType=SYNC_FLUSH",
+        *("flushDiskType=SYNC_FLUSH", _SYNCED),
         options=("flushDiskType=SYNC_FLUSH",),
         is_synced=True,
         shapes=_FEW,
     ),
     Broker(
         *("Apache RocketMQ, SYNC_FLUSH", "Apache RocketMQ", _apache, _apache_version, "single"),
-        "flushDiskType=SYNC_FLUSH",
+        *("flushDiskType=SYNC_FLUSH", _SYNCED),
         is_synced=True,
         is_jvm=True,
         shapes=_FEW,
     ),
     Broker(
         *("Kafka, flush.messages=1", "Kafka", _kafka, _kafka_version, "kafka"),
-        "the same with log.flush.interval.messages=1",
+        *("the same with log.flush.interval.messages=1", _SYNCED),
         options=(_QUEUES, "log.flush.interval.messages=1"),
         is_synced=True,
         is_jvm=True,
@@ -366,7 +415,7 @@ BROKERS = (
     ),
     Broker(
         *("NATS JetStream, sync always", "NATS", _nats, _nats_version, "nats"),
-        "sync_interval=always",
+        *("sync_interval=always", _SYNCED),
         options=("sync_interval: always",),
         is_synced=True,
         shapes=_FEW,
@@ -374,6 +423,7 @@ BROKERS = (
     Broker(
         *("Redis Streams, fsync always", "Redis", _redis, _redis_version, "redis"),
         f"appendonly yes, appendfsync always; {_REDIS_TEXT}",
+        _SYNCED,
         options=(*_REDIS_FILE, "--appendfsync", "always"),
         clean=_empty_redis,
         is_synced=True,
