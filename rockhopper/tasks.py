@@ -3,6 +3,7 @@
     start_task             the caller awaits it, and gets its exception
     run_in_background      not awaited: its failure is logged, and its owner is notified
     keep_running           the same, and it restarts after a failure
+    complete_in_thread     a function that blocks: its thread is awaited even by a cancelled caller
     run_apart              application code, in a task and a context of its own
     leave_behind           for code that swallows its cancellation: nothing waits for it any more
     gather_some_at_a_time  for many requests, of which a few run at a time
@@ -78,6 +79,23 @@ def keep_running(
     Only a cancellation by other code ends it; `on_failure` then gets the CancelledError.
     """
     return run_in_background(_repeat(work, what, pause_s), what, on_failure=on_failure)
+
+
+async def complete_in_thread(
+    function: Callable[_P, _Result], *args: _P.args, **kwargs: _P.kwargs
+) -> _Result:
+    """Call `function` in a thread, and return its result.
+
+    A caller that is cancelled waits for the thread, too: whoever ends its task may then close the
+    files that the thread uses.
+    """
+    running = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        let_go(running)
+        raise
 
 
 async def run_apart(

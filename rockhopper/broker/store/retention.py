@@ -45,7 +45,7 @@ from rockhopper.broker.store.log.log_scan import last_store_time_ms
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovering import log_identity
 from rockhopper.broker.store.trusted_time import TrustedTime
-from rockhopper.tasks import end_task, keep_running
+from rockhopper.tasks import complete_in_thread, end_task, keep_running
 
 log = structlog.get_logger("broker.store")
 
@@ -392,10 +392,10 @@ class RetentionService:
         """
         trusted_ms = self.trusted_ms(self._settings.reserved_ms)
         with contextlib.suppress(OSError):
-            await asyncio.to_thread(self.trusted_ms.note)
+            await complete_in_thread(self.trusted_ms.note)
         await self._delete_detached()
         if not self._is_start_noted:
-            await asyncio.to_thread(self._note_start)
+            await complete_in_thread(self._note_start)
         verdict = self.space.check()
         deleted = 0
         is_time = self.asked.is_set() or is_cleaning_hour(
@@ -453,7 +453,7 @@ class RetentionService:
     async def _delete_detached(self) -> None:
         """Delete files from disk that are no longer in the log: a gigabyte can take a while."""
         while self._to_delete:
-            await asyncio.shield(asyncio.to_thread(self._delete, self._to_delete[0]))
+            await complete_in_thread(self._delete, self._to_delete[0])
             self._to_delete.pop(0)
 
     def _delete(self, file: MappedFile) -> None:

@@ -33,7 +33,7 @@ from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
 from rockhopper.protocol.store.message_codec import SYS_FLAG_TRANSACTION_PREPARED, RecordCheck
 from rockhopper.protocol.store.record_head import BLANK_RECORD, MAGIC_BLANK
-from rockhopper.tasks import end_task, keep_running
+from rockhopper.tasks import complete_in_thread, end_task, keep_running
 
 log = structlog.get_logger("broker.store")
 
@@ -211,7 +211,6 @@ class ScrubService:
         self._wall_ms = wall_ms
         self.wake = wake
         self._task: asyncio.Task[None] | None = None
-        self._reading: asyncio.Future[None] | None = None
         self.others: list[Scrubbed] = []
         """Scrubbed at the end of each pass."""
 
@@ -236,10 +235,6 @@ class ScrubService:
             end_task(self._task)
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
-        if self._reading is not None and not self._reading.done():
-            # Its thread has a file open until it ends.
-            await asyncio.gather(self._reading, return_exceptions=True)
-            self._reading = None
 
     async def _run(self) -> None:
         while True:
@@ -269,10 +264,7 @@ class ScrubService:
             return RETRY_S
         scrub = self.passes
         for path_and_range in scrub.places():
-            reading = asyncio.to_thread(_bring_into_memory, *path_and_range)
-            self._reading = asyncio.ensure_future(reading)
-            await asyncio.shield(self._reading)
-            self._reading = None
+            await complete_in_thread(_bring_into_memory, *path_and_range)
         cost = 0
         while cost < min(CHUNK_BYTES, rate):
             more = scrub.step()

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import sys
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from rockhopper.tasks import (
     ApplicationCodeError,
+    complete_in_thread,
     end_task,
     end_tasks,
     keep_running,
@@ -20,6 +22,7 @@ from rockhopper.tasks import (
     run_in_background,
     start_task,
 )
+from tests.support.hang import HANG_S
 from tests.support.turns import until
 
 
@@ -244,6 +247,34 @@ def test_a_program_ends_though_code_that_was_left_behind_goes_on() -> None:
 
     asyncio.run(program())
     gc.collect()  # what was left behind is logged here, and not in another test
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_cancelled_caller_waits_for_its_thread(fails: bool) -> None:
+    may_end, has_begun, loop = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
+
+    def block() -> None:
+        loop.call_soon_threadsafe(has_begun.set)
+        may_end.wait(HANG_S)
+        if fails:
+            raise OSError("the disk has gone")
+
+    caller = start_task(complete_in_thread(block))
+    await has_begun.wait()
+    caller.cancel()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    has_waited = not caller.done()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert has_waited
+
+
+async def test_a_thread_hands_over_its_result_or_its_error() -> None:
+    assert await complete_in_thread(int, "7") == 7
+    with pytest.raises(ValueError, match="invalid literal"):
+        await complete_in_thread(int, "seven")
 
 
 def test_what_was_not_left_behind_is_cancelled_at_the_end_of_a_program() -> None:

@@ -5,6 +5,7 @@ import errno
 import itertools
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -584,6 +585,39 @@ async def test_it_ends_when_told_at_the_moment_it_is_asked(retain: Callable[...,
         stopping = asyncio.create_task(retained.service.stop())
         await asyncio.wait([stopping], timeout=HANG_S)
         assert stopping.done(), turns
+
+
+@pytest.mark.parametrize("step", ["note_time", "note_start", "delete"])
+async def test_a_stop_waits_for_the_thread_of_each_step(
+    retain: Callable[..., Retained], step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retained = retain(AT_ONCE._replace(interval_ms=3_600_000))
+    service = retained.service
+    may_end, has_begun, loop = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
+
+    def block(*_: object) -> None:
+        loop.call_soon_threadsafe(has_begun.set)
+        may_end.wait(HANG_S)
+
+    if step == "note_time":
+        monkeypatch.setattr(service.trusted_ms, "note", block)
+    elif step == "note_start":
+        service._is_start_noted = False
+        monkeypatch.setattr(service, "_note_start", block)
+    else:
+        service._to_delete.append(retained.store.files.files[0])
+        monkeypatch.setattr(service, "_delete", block)
+    await service.start()
+    await until(lambda: bool(service.asked._waiters))
+    service.ask()
+    await has_begun.wait()
+    stopping = asyncio.create_task(service.stop())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    has_waited = not stopping.done()
+    may_end.set()
+    await stopping
+    assert has_waited
 
 
 def test_the_space_of_a_disk_is_judged_without_files(tmp_path: Path) -> None:
