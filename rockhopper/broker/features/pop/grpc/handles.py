@@ -25,6 +25,7 @@ from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.gateways.grpc.sessions import ClientSession
 from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError
 from rockhopper.broker.server.loop.wall_waits import WallTimer
+from rockhopper.broker.users.errors import Refusal
 from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.receipt_handle import ReceiptHandle, parse_receipt_handle
@@ -106,7 +107,7 @@ class Handles:
     def settle(
         self, text: str, group: str, topic: str, *, may_be_late: bool = False
     ) -> HeldMessage:
-        """Return the message that a client's handle means; stop renewing it.
+        """Return the message that a client's handle means, with its current handle.
 
         Raises:
             GrpcStatusError: the handle is invalid, or the message is visible again or about to be.
@@ -125,8 +126,7 @@ class Handles:
         # Most consumers renew nothing.
         renewed = self._renewed.get(meant.key) if self._renewed else None
         if renewed is not None and renewed.first_pop_ms == handle.pop_ms:
-            self._forget(meant.key)
-            meant = HeldMessage(group, meant.topic, renewed.handle)
+            meant = renewed
         if meant.handle.visible_ms <= self._now_ms() and not may_be_late:
             raise GrpcStatusError(
                 Code.INVALID_RECEIPT_HANDLE,
@@ -139,10 +139,17 @@ class Handles:
     ) -> ReceiptHandle | None:
         """Make the message visible after *invisible_ms*; return its new handle, None if it is gone.
 
-        PopService.change_invisible explains *suspend*.
+        It is no longer renewed. PopService.change_invisible explains *suspend*.
 
         Raises OSError: nothing is changed.
         """
+        handle = self._change(meant, invisible_ms, suspend=suspend)
+        self._stop_renewing(meant)
+        return handle
+
+    def _change(
+        self, meant: HeldMessage, invisible_ms: int, *, suspend: bool = False
+    ) -> ReceiptHandle | None:
         handle = meant.handle
         changed = self._pop.change_invisible(
             meant.group,
@@ -161,7 +168,7 @@ class Handles:
         """Acknowledge messages, with one write; return why each cannot be, or None.
 
         A Refusal: the group has received nothing, or not this, from the queue. An OSError: nothing
-        is acknowledged.
+        is acknowledged, and messages that are renewed still are, as the client will try again.
         """
         errors: list[Exception | None] = [None] * len(meant)
         together: list[tuple[Lane, int, ExtraInfo]] = []
@@ -185,6 +192,9 @@ class Handles:
         except Exception as error:
             for number in numbers:
                 errors[number] = error
+        for each, failure in zip(meant, errors, strict=True):
+            if failure is None or isinstance(failure, Refusal | GrpcStatusError):
+                self._stop_renewing(each)
         return errors
 
     def _ack_in_order(self, meant: HeldMessage) -> Exception | None:
@@ -203,6 +213,11 @@ class Handles:
         self._renewed.clear()
         self._of_session.clear()
         self._due.clear()
+
+    def _stop_renewing(self, message: HeldMessage) -> None:
+        # Most consumers renew nothing.
+        if isinstance(message, _Renewed) and not message.is_done:
+            self._forget(message.key)
 
     def _forget(self, key: _Key) -> None:
         renewed = self._renewed.pop(key, None)
@@ -237,7 +252,7 @@ class Handles:
         is_too_long = now_ms - renewed.first_pop_ms >= RENEWED_FOR_MS_MAX
         step_ms = _STEPS_MS[min(renewed.times, len(_STEPS_MS) - 1)]
         try:
-            handle = self.change(renewed, GIVEN_UP_INVISIBLE_MS if is_too_long else step_ms)
+            handle = self._change(renewed, GIVEN_UP_INVISIBLE_MS if is_too_long else step_ms)
         except OSError as error:
             log.error(
                 "the invisible time of a message cannot be renewed",
@@ -257,7 +272,9 @@ class Handles:
             renewed.is_done = True
             self._renewed.pop(renewed.key, None)
             try:
-                self.change(renewed, ABANDONED_INVISIBLE_MS)
+                handle = self._change(renewed, ABANDONED_INVISIBLE_MS)
+                # An acknowledgement that came before may still be owed.
+                renewed.handle = handle or renewed.handle
             except OSError as error:
                 log.error(
                     "a message will be redelivered late", group=renewed.group, reason=str(error)

@@ -1,5 +1,6 @@
 """Receipt handles, and the renewal of those that a client leaves to the broker."""
 
+import errno
 from typing import Any
 
 import pytest
@@ -109,6 +110,34 @@ async def test_what_is_put_off_by_its_client_is_renewed_no_more(
     assert len(handles_of(served)) == 0
     pass_time(served, clock, 15_000)
     assert in_flight(served).visible_ms <= clock()
+
+
+async def test_a_message_that_cannot_be_acknowledged_now_is_still_renewed(
+    served: GrpcBroker,
+    client: GrpcClient,
+    clock: Clock,
+    handle: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    journal = pop_of(served).lanes.journal
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "append", fail)
+        for ask in ("AckMessage", "ChangeInvisibleDuration"):
+            made = (
+                acknowledging(handle)
+                if ask == "AckMessage"
+                else request(ask, topic="t", group="g", receipt_handle=handle)
+            )
+            assert (await client.ask(ask, made)).status.code != Code.OK
+    pass_time(served, clock, in_flight(served).visible_ms - clock() - RENEWED_BEFORE_MS)
+    assert in_flight(served).visible_ms == clock() + 60_000
+    reply = await client.ask("AckMessage", acknowledging(handle))
+    assert reply.status.code == Code.OK
+    assert len(handles_of(served)) == 0
 
 
 async def test_who_is_not_there_is_not_waited_for(
