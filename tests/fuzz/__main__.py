@@ -29,6 +29,8 @@ CORPUS = BUILD / "corpus"
 SANITIZERS = "fuzzer,address,undefined"
 SAME = ("commit", "is_dirty", "python", "cpu_model", "sanitizers")
 SUMMED = ("runs", "executions", "wall_s", "cpu_s", "findings")
+INTERRUPTED = 72
+"""The exit code of libFuzzer that got SIGINT or SIGTERM before its time was over."""
 EXECUTIONS = re.compile(r"^stat::number_of_executed_units: +(\d+)$", re.MULTILINE)
 
 
@@ -65,10 +67,15 @@ def main(seconds: int, one: str | None, save: Path | None) -> None:
                 "executions": int(executions[1]) if executions else 0,
                 "wall_s": round(time.monotonic() - begin_s),
                 "cpu_s": round(children_cpu_s() - cpu_begin_s),
-                "findings": int(code != 0),
+                "findings": count_findings(code),
             },
         )
     sys.exit(code)
+
+
+def count_findings(code: int) -> int:
+    """How many inputs failed in a run that ended with this exit code; the first one ends it."""
+    return int(code not in (0, INTERRUPTED))
 
 
 def children_cpu_s() -> float:

@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from tests.release.places import ROOT, Place, ReleaseError, debian, here
 from tests.release.source import Commit, committed, git
 
 SUITES = "bookworm trixie forky"
-FOR_DEVELOPERS = frozenset({"dev", "docs", "fuzz", "packages", "test"})
+FOR_DEVELOPERS = re.compile("dev|docs|fuzz|packages|test(-.+)?")
 """Extras that nobody asks for who uses what is released."""
 IS_312_WITH_HEADERS = """
 import os, sys, sysconfig
@@ -134,7 +135,7 @@ def write_bill(place: Place, tools: str, commit: Commit, sdist: Path, built: lis
     extras = {
         extra: [each for each in wanted if not each.startswith(project["name"])]
         for extra, wanted in project["optional-dependencies"].items()
-        if extra not in FOR_DEVELOPERS
+        if not FOR_DEVELOPERS.fullmatch(extra)
     }
     ours = {"pip", "setuptools"}  # an environment's own
     facts = {

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.__main__ import EXECUTIONS, add_run, list_modules
+from tests.fuzz.__main__ import EXECUTIONS, INTERRUPTED, add_run, count_findings, list_modules
 
 RUN: dict[str, Any] = {
     "date": "2026-11-29T10:00:00+00:00",
@@ -31,6 +31,10 @@ def test_runs_of_one_commit_are_summed_up(tmp_path: Path) -> None:
     assert (first["runs"], first["executions"], first["wall_s"]) == (2, 1007, 1200)
     assert (first["date"], first["until"], first["findings"]) == (RUN["date"], later["until"], 1)
     assert second["commit"] == "b" * 40
+
+
+def test_an_interrupted_run_has_found_nothing() -> None:
+    assert [count_findings(code) for code in (0, INTERRUPTED, 77, -6)] == [0, 0, 1, 1]
 
 
 def test_the_executions_are_those_that_libfuzzer_counts() -> None:
