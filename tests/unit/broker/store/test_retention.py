@@ -605,10 +605,9 @@ async def test_a_stop_waits_for_the_thread_of_each_step(
         service._is_start_noted = False
         monkeypatch.setattr(service, "_note_start", block)
     else:
-        service._to_delete.append(retained.store.files.files[0])
+        retained.now_ms = last_hour_of(retained, 1) + HOUR_MS
         monkeypatch.setattr(service, "_delete", block)
     await service.start()
-    await until(lambda: bool(service.asked._waiters))
     service.ask()
     await has_begun.wait()
     stopping = asyncio.create_task(service.stop())
