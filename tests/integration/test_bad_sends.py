@@ -93,7 +93,7 @@ async def test_s1_to_s7_bad_topic_names_make_no_directory(
     assert is_plain(answer)
     assert name not in unharmed.broker.tables.topics
     queues = unharmed.broker.config.store.root / "consumequeue"
-    await until(queues.is_dir)  # The flush thread makes it.
+    await until((queues / "neighbour").is_dir)  # A thread makes it.
     assert [entry.name for entry in queues.iterdir()] == ["neighbour"]
     await unharmed.check()
 
