@@ -447,6 +447,9 @@ class Dispatcher:
 
     def dispatch(self, connection: "RemotingConnection", command: Command) -> bytes:
         """Serve one request; return the frame to write now, empty if there is none (yet)."""
+        together = self.find_together(command.code)
+        if together is not None:
+            return self.dispatch_together(together, [(connection, command)])[0]
         row = self._table.get(command.code)
         if row is None:
             request = Request(connection, command, self._times)
