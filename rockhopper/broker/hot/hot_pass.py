@@ -14,7 +14,7 @@ acknowledged.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from rockhopper.broker.feature import FeaturePart
 from rockhopper.broker.hot.hot_codec import COMMIT_STARTS, PULL_STARTS, SEND_STARTS, json_starts
@@ -71,8 +71,8 @@ class HotPass(FrameHandler):
             if others:
                 others = self._serve_pulls(others)
             if others:
-                served = self._serve_general_sends(others)
-                connections = [*[each for each in served if each.backlog], *rest]
+                others = self._serve_general_sends(others)
+                connections = [*rest, *[each for each in others if each.backlog]]
             if connections and not has_time():
                 break
 
@@ -116,14 +116,16 @@ class HotPass(FrameHandler):
 
     def _serve_general_sends(
         self, connections: Sequence[RemotingConnection]
-    ) -> Iterable[RemotingConnection]:
-        """Serve sends by the dispatcher, with one write; return the connections that had some."""
+    ) -> list[RemotingConnection]:
+        """Serve sends by the dispatcher, with one write, as many of each connection.
+
+        Return the connections that were not reached, then those that had sends and may have more.
+        """
         asked: dict[Together, list[tuple[RemotingConnection, Command]]] = {}
-        room = GENERAL_SENDS_MAX
-        for connection in connections:
-            sends = self._decode_sends(connection.backlog[:room])
+        part = max(1, GENERAL_SENDS_MAX // len(connections))
+        for connection in connections[:GENERAL_SENDS_MAX]:
+            sends = self._decode_sends(connection.backlog[:part])
             if sends:
-                room -= len(sends)
                 connection.backlog = connection.backlog[len(sends) :]
             for together, command in sends:
                 asked.setdefault(together, []).append((connection, command))
@@ -134,7 +136,7 @@ class HotPass(FrameHandler):
                 answers.setdefault(connection, []).append(frame)
         for connection, parts in answers.items():
             connection.write_parts(parts)
-        return answers
+        return [*connections[GENERAL_SENDS_MAX:], *answers]
 
     def _decode_sends(self, frames: list[Frame]) -> list[tuple[Together, Command]]:
         """Return the sends at the front of *frames* that are served together."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rockhopper.broker.hot import plain_pulls, plain_sends
+from rockhopper.broker.hot.hot_pass import GENERAL_SENDS_MAX
 from rockhopper.broker.hot.plain_sends import SENDS_PER_CALL_MAX, Taken
 from rockhopper.broker.server.loop.fair_scheduler import GROUP_MAX
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
@@ -418,6 +419,17 @@ def test_the_unknown_topics_of_all_connections_are_admitted_at_once(
         code = no if number == 4 else 0
         assert [(one.opaque, one.code) for one, _ in peer.answers()] == [(1, code), (2, code)]
     assert [len(stored(broker, name)) for name in names] == [4, 2, 2, 2]
+
+
+def test_a_flood_of_general_sends_leaves_room_for_a_send_of_another_connection(
+    broker: HotBroker,
+) -> None:
+    flood, other = HotPeer(41_001), HotPeer(41_002)
+    flood.backlog = frames(*[send(n, e="-1") for n in range(2 * GENERAL_SENDS_MAX)])
+    other.backlog = frames(send(1, e="-1"))
+    broker.hot.serve_together([flood, other], lambda: False)
+    assert [one.opaque for one, _ in other.answers()] == [1]
+    assert 0 < len(flood.answers()) < GENERAL_SENDS_MAX
 
 
 async def test_without_a_compiler_the_general_path_serves_everything(
