@@ -56,8 +56,16 @@ def test_just_the_planned_ranges_are_read_with_the_columns_that_spark_was_told()
         assert plain.schema.equals(to_arrow_schema(table_schema(None), timezone="UTC"))
         with pytest.raises(PipelineError, match="offset 1 of queue 0 of 'orders' does not decode"):
             batches(broker, [Range(queue, 0, 4)], value=VALUE, refuses_bad_values=True)
+
+
+def test_the_queue_of_a_topic_that_was_created_again_is_not_read() -> None:
+    with PipelineBroker() as broker:
+        broker.create("orders", 1)
+        broker.send("orders", ["sent to the second topic"])
+        queue = MessageQueue("orders", broker.broker.config.broker_name, 0)
+
         with pytest.raises(PipelineError, match="deleted since, and perhaps recreated"):
-            batches(broker, [Range(queue, 0, 4, "another topic's id")])
+            batches(broker, [Range(queue, 0, 1, "the first topic's id")])
 
 
 def test_spark_is_told_the_columns() -> None:
