@@ -140,6 +140,18 @@ async def test_a_message_that_cannot_be_acknowledged_now_is_still_renewed(
     assert len(handles_of(served)) == 0
 
 
+async def test_an_acknowledgement_that_is_owed_when_its_client_goes_is_written(
+    served: GrpcBroker, client: GrpcClient, handle: str
+) -> None:
+    handles = handles_of(served)
+    meant = handles.settle(handle, "g", "t")
+    await client.ask("NotifyClientTermination", request("NotifyClientTermination", group="g"))
+    assert handles.ack([meant]) == [None]
+    lane = pop_of(served).lanes.get("g", "t", 0)
+    assert lane is not None
+    assert not lane.entries
+
+
 async def test_who_is_not_there_is_not_waited_for(
     served: GrpcBroker, client: GrpcClient, clock: Clock
 ) -> None:
