@@ -427,7 +427,7 @@ def test_a_flood_of_general_sends_leaves_room_for_a_send_of_another_connection(
     flood, other = HotPeer(41_001), HotPeer(41_002)
     flood.backlog = frames(*[send(n, e="-1") for n in range(2 * GENERAL_SENDS_MAX)])
     other.backlog = frames(send(1, e="-1"))
-    broker.hot.serve_together([flood, other], lambda: False)
+    broker.hot.serve_together([flood.connection, other.connection], lambda: False)
     assert [one.opaque for one, _ in other.answers()] == [1]
     assert 0 < len(flood.answers()) < GENERAL_SENDS_MAX
 
