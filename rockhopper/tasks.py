@@ -86,8 +86,8 @@ async def complete_in_thread(
 ) -> _Result:
     """Call `function` in a thread, and return its result.
 
-    A caller that is cancelled waits for the thread, too: whoever ends its task may then close the
-    files that the thread uses.
+    If the caller is cancelled, it still waits for the thread. So when its task has ended, the files
+    that the thread used can be closed.
     """
     running = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
     try:

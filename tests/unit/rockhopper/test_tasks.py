@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import gc
 import sys
-import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -22,7 +21,7 @@ from rockhopper.tasks import (
     run_in_background,
     start_task,
 )
-from tests.support.hang import HANG_S
+from tests.support.held_call import HeldCall
 from tests.support.turns import until
 
 
@@ -249,26 +248,17 @@ def test_a_program_ends_though_code_that_was_left_behind_goes_on() -> None:
     gc.collect()  # what was left behind is logged here, and not in another test
 
 
-@pytest.mark.parametrize("fails", [False, True])
-async def test_a_cancelled_caller_waits_for_its_thread(fails: bool) -> None:
-    may_end, has_begun, loop = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
+@pytest.mark.parametrize("error", [None, OSError("the disk has gone")])
+async def test_a_cancelled_caller_waits_for_its_thread(error: OSError | None) -> None:
+    held = HeldCall(error)
+    caller = start_task(complete_in_thread(held))
 
-    def block() -> None:
-        loop.call_soon_threadsafe(has_begun.set)
-        may_end.wait(HANG_S)
-        if fails:
-            raise OSError("the disk has gone")
+    async def cancel() -> None:
+        caller.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
 
-    caller = start_task(complete_in_thread(block))
-    await has_begun.wait()
-    caller.cancel()
-    for _ in range(20):
-        await asyncio.sleep(0)
-    has_waited = not caller.done()
-    may_end.set()
-    with pytest.raises(asyncio.CancelledError):
-        await caller
-    assert has_waited
+    assert await held.is_awaited_by(cancel())
 
 
 async def test_a_thread_hands_over_its_result_or_its_error() -> None:

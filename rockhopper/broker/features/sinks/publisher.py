@@ -61,7 +61,7 @@ from rockhopper.broker.store.files.errors import (
 )
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.bodies.sinks import SinkPart, SinkShares
-from rockhopper.tasks import end_tasks, run_in_background, start_task
+from rockhopper.tasks import complete_in_thread, end_tasks, run_in_background, start_task
 
 log = structlog.get_logger("broker.sinks")
 
@@ -240,7 +240,7 @@ class SinkPublisher(Part, CatalogListener):
     async def _sync_ahead(self, key: PartKey, path: Path) -> None:
         """Sync a part while more is staged, so that publishing waits for less."""
         try:
-            await asyncio.to_thread(self._parts.sync, [path])
+            await complete_in_thread(self._parts.sync, [path])
         except FileNotFoundError:
             return  # The part was forgotten meanwhile.
         except OSError as error:
@@ -504,7 +504,7 @@ class SinkPublisher(Part, CatalogListener):
             if part.path.name in kept:
                 continue  # too late to refuse these messages: they are dropped with their topic
             if part.topics is None:
-                part.topics = await asyncio.to_thread(find_topics, part.path)
+                part.topics = await complete_in_thread(find_topics, part.path)
             topics |= part.topics
         missing = self._appender.missing(topics)
         if missing:
@@ -529,7 +529,7 @@ class SinkPublisher(Part, CatalogListener):
 
     async def _on_disk(self, sink_id: str, batch_id: int, work: Callable[[], None]) -> None:
         try:
-            await asyncio.to_thread(work)
+            await complete_in_thread(work)
         except FileNotFoundError as error:
             # Parts staged since then, for a repetition of the batch, are not included.
             raise SinkError(
@@ -590,8 +590,8 @@ class SinkPublisher(Part, CatalogListener):
         while True:
             try:
                 await self._store.safe_point.wait_for_disk(self._store.log.written_offset)
-                await asyncio.to_thread(self._journal.save_published, dict(self.published))
-                await asyncio.to_thread(self._journal.finish, paths)
+                await complete_in_thread(self._journal.save_published, dict(self.published))
+                await complete_in_thread(self._journal.finish, paths)
                 break
             except (StoreError, OSError) as error:
                 if self._store.failure is not None:

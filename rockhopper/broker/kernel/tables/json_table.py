@@ -44,7 +44,7 @@ from rockhopper.broker.store.files.errors import CorruptFileError, StoreError, T
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.store.table_changes import TableChange, fingerprint
-from rockhopper.tasks import run_in_background
+from rockhopper.tasks import complete_in_thread, run_in_background
 
 log = structlog.get_logger("broker.tables")
 
@@ -401,7 +401,7 @@ class JsonTable(ABC):
         Raises:
             TooManyOpenFilesError: the files could not be read.
         """
-        if self._is_saving_on and await asyncio.to_thread(self._find_altered):
+        if self._is_saving_on and await complete_in_thread(self._find_altered):
             self.mark_changed()
             self.save_soon()
 

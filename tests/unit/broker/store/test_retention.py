@@ -5,7 +5,6 @@ import errno
 import itertools
 import os
 import shutil
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -34,6 +33,7 @@ from rockhopper.broker.store.retention import (
 )
 from rockhopper.broker.store.trusted_time import TrustedTime
 from tests.support.hang import HANG_S
+from tests.support.held_call import HeldCall
 from tests.support.store_directories import T0, LogWriter, Recovered, recover
 from tests.support.turns import until
 
@@ -593,30 +593,18 @@ async def test_a_stop_waits_for_the_thread_of_each_step(
 ) -> None:
     retained = retain(AT_ONCE._replace(interval_ms=3_600_000))
     service = retained.service
-    may_end, has_begun, loop = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
-
-    def block(*_: object) -> None:
-        loop.call_soon_threadsafe(has_begun.set)
-        may_end.wait(HANG_S)
-
+    held = HeldCall()
     if step == "note_time":
-        monkeypatch.setattr(service.trusted_ms, "note", block)
+        monkeypatch.setattr(service.trusted_ms, "note", held)
     elif step == "note_start":
         service._is_start_noted = False
-        monkeypatch.setattr(service, "_note_start", block)
+        monkeypatch.setattr(service, "_note_start", held)
     else:
         retained.now_ms = last_hour_of(retained, 1) + HOUR_MS
-        monkeypatch.setattr(service, "_delete", block)
+        monkeypatch.setattr(service, "_delete", held)
     await service.start()
     service.ask()
-    await has_begun.wait()
-    stopping = asyncio.create_task(service.stop())
-    for _ in range(20):
-        await asyncio.sleep(0)
-    has_waited = not stopping.done()
-    may_end.set()
-    await stopping
-    assert has_waited
+    assert await held.is_awaited_by(service.stop())
 
 
 def test_the_space_of_a_disk_is_judged_without_files(tmp_path: Path) -> None:

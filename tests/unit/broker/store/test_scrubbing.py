@@ -1,7 +1,6 @@
 """The scrub: what it finds, how fast it may, and that readers are not in its way."""
 
 import asyncio
-import threading
 
 import pytest
 from structlog.testing import capture_logs
@@ -10,6 +9,7 @@ from rockhopper.broker.store import scrubbing
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.scrubbing import CHUNK_BYTES, RECORD_COST_BYTES, ScrubSettings
 from tests.support.hang import HANG_S
+from tests.support.held_call import HeldCall
 from tests.support.open_stores import Stores, messages, put
 from tests.support.rot import overwrite
 from tests.support.turns import until
@@ -170,21 +170,9 @@ async def test_a_stop_waits_for_the_thread_that_has_a_file_open(
 ) -> None:
     store = await stores.start(scrub_bytes_per_second=1 << 30, scrub_interval_ms=3_600_000)
     await until(lambda: bool(store.scrub.wake._waiters))
-    may_end, has_begun, loop = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
-
-    def read(*_: object) -> None:
-        loop.call_soon_threadsafe(has_begun.set)
-        may_end.wait(HANG_S)
-
-    monkeypatch.setattr(scrubbing, "_bring_into_memory", read)
+    held = HeldCall()
+    monkeypatch.setattr(scrubbing, "_bring_into_memory", held)
     monkeypatch.setattr(store.scrub.passes, "places", lambda: [("file", 0, 1)])
     store.scrub.wake.set()
-    await has_begun.wait()
-    stopping = asyncio.create_task(store.scrub.stop())
-    for _ in range(20):
-        await asyncio.sleep(0)
-    has_waited = not stopping.done()
-    may_end.set()
-    await stopping
-    assert has_waited
+    assert await held.is_awaited_by(store.scrub.stop())
     await store.close()

@@ -24,6 +24,7 @@ from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, SinkRun, encode_sink_body
+from tests.support.held_call import HeldCall
 from tests.support.open_stores import bodies, put
 from tests.support.sink_rig import PARTS, SINK, WHOLE, Sinks
 from tests.support.store_listeners import Reader
@@ -399,6 +400,24 @@ async def test_a_large_part_is_put_on_disk_while_more_is_staged(
             with pytest.raises(SinkError, match=r"part 0.0 of batch 0 .* contains 0 messages"):
                 await sinks.publish(0)
         assert len(synced[0]) == 1
+
+
+@pytest.mark.parametrize("is_publishing", [True, False])
+async def test_a_stop_waits_for_the_thread_that_syncs_a_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_publishing: bool
+) -> None:
+    async with Sinks(tmp_path / "store") as sinks:
+        held = HeldCall()
+        monkeypatch.setattr(StagedParts, "sync", held)
+        if not is_publishing:
+            module = "rockhopper.broker.features.sinks.publisher"
+            monkeypatch.setattr(f"{module}.SYNC_AHEAD_BYTES", 1)
+        sinks.stage(0)
+        publishing = asyncio.ensure_future(sinks.publish(0)) if is_publishing else None
+        assert await held.is_awaited_by(sinks.publisher.close())
+        if publishing is not None:
+            await asyncio.gather(publishing, return_exceptions=True)
+        monkeypatch.undo()
 
 
 async def test_parts_forgotten_while_they_are_made_ready_take_no_others_along(

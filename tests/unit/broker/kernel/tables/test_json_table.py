@@ -16,6 +16,7 @@ from rockhopper.broker.kernel.tables import json_table
 from rockhopper.broker.kernel.tables.json_table import JsonObject, JsonTable, TableVersion
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError, TooManyOpenFilesError
+from tests.support.held_call import HeldCall
 from tests.support.noting_writer import NotingWriter
 from tests.support.rot import flipped
 
@@ -236,6 +237,22 @@ async def test_the_scrub_names_what_differs(saved: Path) -> None:
         await table.scrub()
     assert lines[0]["different"] == ['values.0: "c", saved as "b"']
     await table.saved()
+
+
+async def test_a_scrub_that_is_cancelled_waits_for_its_thread(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, _ = loaded(saved)
+    table.start_saving()
+    held = HeldCall()
+    monkeypatch.setattr(table, "_find_altered", held)
+    scrubbing = asyncio.ensure_future(table.scrub())
+
+    async def cancel() -> None:
+        scrubbing.cancel()
+        await asyncio.gather(scrubbing, return_exceptions=True)
+
+    assert await held.is_awaited_by(cancel())
 
 
 async def test_the_scrub_is_content_with_what_is_as_saved(saved: Path) -> None:
