@@ -12,7 +12,8 @@
 #include <Python.h>
 #include <stdint.h>
 #include <string.h>
-#include <structmember.h>
+
+#include "../protocol/_slots.h"
 
 #define HEAD_SIZE 88
 #define QUEUE_OFFSET_AT 20
@@ -56,13 +57,6 @@ static unsigned char *put_bytes(unsigned char *p, const void *data, Py_ssize_t s
     return p + size;
 }
 
-#define SLOTS_MAX 12
-
-typedef struct {
-    PyTypeObject *type;
-    Py_ssize_t at[SLOTS_MAX];
-} Slots;
-
 enum { QUEUE, QUEUE_OFFSET, SIZE, DESERIALIZER, BODY, REST };
 static const char *const received_names[SLOTS_MAX] = {"queue",        "queue_offset", "size_bytes",
                                                       "deserializer", "_body",        "_rest"};
@@ -72,41 +66,6 @@ static const char *const message_names[SLOTS_MAX] = {
     "topic", "body",         "flag",     "wait_stored", "properties", "_keys",
     "tags",  "sharding_key", "priority", "delay_level", "delay_s",    "deliver_at_ms"};
 static Slots received, message;
-
-/* Finds the slots of a class by *names*; without all of them, changes nothing and returns 0 with an
-   exception. */
-static int find_slots(PyObject *type, const char *const *names, Slots *slots)
-{
-    if (!PyType_Check(type)) {
-        PyErr_SetString(PyExc_TypeError, "a class is needed");
-        return 0;
-    }
-    Slots all;
-    memset(&all, 0, sizeof all);
-    for (int i = 0; i < SLOTS_MAX && names[i] != NULL; i++) {
-        PyObject *found = PyObject_GetAttrString(type, names[i]);
-        if (found == NULL)
-            return 0;
-        int is_slot = Py_IS_TYPE(found, &PyMemberDescr_Type)
-                      && ((PyMemberDescrObject *)found)->d_member->type == T_OBJECT_EX;
-        if (is_slot)
-            all.at[i] = ((PyMemberDescrObject *)found)->d_member->offset;
-        else
-            PyErr_Format(PyExc_TypeError, "%s is no slot", names[i]);
-        Py_DECREF(found);
-        if (!is_slot)
-            return 0;
-    }
-    memcpy(slots->at, all.at, sizeof all.at);
-    Py_XSETREF(slots->type, (PyTypeObject *)Py_NewRef(type));
-    return 1;
-}
-
-/* Where slot *name* of an object is stored; NULL there means that it has no value. */
-static PyObject **slot(PyObject *object, const Slots *slots, int name)
-{
-    return (PyObject **)((char *)object + slots->at[name]);
-}
 
 /* set_received(ReceivedMessage), before `receive` is used */
 static PyObject *set_received(PyObject *module, PyObject *type)

@@ -7,7 +7,7 @@
 #include "_send_headers.h"
 #include "_json_text.h"
 #include "../store/log/_records.h"
-#include "../store/queues/_slots.h"
+#include "../store/queues/_queue_slots.h"
 
 /* The flags of records that hold a batch: not plain. */
 #define INNER_BATCH_FLAGS (0x80 | 0x40)

@@ -1,7 +1,7 @@
 /* Compiled: append the plain runs of a pass to their queues. queue_tail.py defines which are plain.
-   Runs, tails and queues are read and written in place (_slots.h). */
+   Runs, tails and queues are read and written in place (protocol/_slots.h). */
 
-#include "_slots.h"
+#include "_queue_slots.h"
 
 enum { RUN_TAIL, RUN_END, RUN_FIRST_OFFSET, RUN_COUNT, RUN_UNITS };
 enum { TAIL_QUEUE, TAIL_IS_DELETED, TAIL_NEXT_OFFSET, TAIL_WAITERS };

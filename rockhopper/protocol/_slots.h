@@ -4,10 +4,12 @@
 #ifndef ROCKHOPPER_SLOTS_H
 #define ROCKHOPPER_SLOTS_H
 
-#include "../log/_bytes.h"
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <string.h>
 #include <structmember.h>
 
-#define SLOTS_MAX 10
+#define SLOTS_MAX 12
 
 typedef struct {
     PyTypeObject *type;
@@ -46,19 +48,6 @@ static inline int find_slots(PyObject *type, const char *const *names, Slots *sl
 static inline PyObject **slot(PyObject *object, const Slots *slots, int name)
 {
     return (PyObject **)((char *)object + slots->at[name]);
-}
-
-/* Returns 1 and sets *value* if the slot has a number from 0 on; 0 with an exception or without. */
-static inline int read_slot(PyObject *object, const Slots *slots, int name, int64_t *value)
-{
-    PyObject *number = *slot(object, slots, name);
-    return number != NULL && PyLong_Check(number) && fits_int64(number, value) && *value >= 0;
-}
-
-static inline void set_slot(PyObject *object, const Slots *slots, int name, PyObject *value)
-{
-    PyObject **place = slot(object, slots, name);
-    Py_XSETREF(*place, Py_NewRef(value));
 }
 
 #endif
