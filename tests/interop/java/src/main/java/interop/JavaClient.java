@@ -33,6 +33,7 @@ public final class JavaClient {
             Map.entry("fail", JavaGroups::fail),
             Map.entry("inOrder", JavaGroups::inOrder),
             Map.entry("assigned", JavaMembers::assigned),
+            Map.entry("leave", JavaMembers::leave),
             Map.entry("pop", JavaPopConsumer::consume),
             Map.entry("pull", JavaPullConsumer::pull),
             Map.entry("litePull", JavaPullConsumer::litePull),

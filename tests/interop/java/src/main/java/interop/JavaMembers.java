@@ -22,6 +22,16 @@ final class JavaMembers {
         consumer.shutdown();
     }
 
+    /** Close the members of {@code group} that stayed. */
+    static JSONObject leave(JSONObject command) {
+        for (DefaultMQPushConsumer consumer : RUNNING) {
+            if (consumer.getConsumerGroup().equals(command.getString("group"))) {
+                shutdown(consumer);
+            }
+        }
+        return new JSONObject();
+    }
+
     /** Return how many queues of {@code topic} each running member of {@code group} has, sorted. */
     static JSONArray assigned(JSONObject command) {
         String topic = command.getString("topic");

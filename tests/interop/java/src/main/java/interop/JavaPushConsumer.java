@@ -21,7 +21,8 @@ final class JavaPushConsumer {
     private JavaPushConsumer() {}
 
     /**
-     * Consume until {@code count} distinct messages were seen or {@code timeoutMs} is over.
+     * Consume until {@code count} distinct messages were seen or {@code timeoutMs} is over. With
+     * {@code stays} it remains a member, which commits every second, until "leave" closes it.
      *
      * @return {@code messages} (each once) and {@code deliveries} (how often any came)
      */
@@ -43,6 +44,10 @@ final class JavaPushConsumer {
         consumer.setConsumeMessageBatchMaxSize(32);
         // Or the batch that completes the count would not be among the offsets stored at the end.
         consumer.setAwaitTerminationMillisWhenShutdown(5_000);
+        boolean stays = command.getBooleanValue("stays");
+        if (stays) {
+            consumer.setPersistConsumerOffsetInterval(1_000);
+        }
         consumer.setHeartbeatBrokerInterval(JavaClient.intOr(command, "heartbeatMs", 30_000));
         String topic = command.getString("topic");
         if (command.containsKey("sql")) {
@@ -71,7 +76,9 @@ final class JavaPushConsumer {
         try {
             missing.await(JavaClient.intOr(command, "timeoutMs", 300_000), TimeUnit.MILLISECONDS);
         } finally {
-            JavaMembers.shutdown(consumer);
+            if (!stays) {
+                JavaMembers.shutdown(consumer);
+            }
         }
         JSONObject answer = new JSONObject();
         synchronized (seen) {
