@@ -28,8 +28,8 @@ are missing, and recovery takes them from the log, as it does after a power cut.
 
 Threads: everything belongs to the thread that appends, except ``MappedFile.sync`` and
 ``write_draft``, which the flush thread calls. ``sync`` neither touches the mapping nor changes a
-field that the other thread changes; ``write_draft``, ``settle`` and ``mark_deleted`` exclude each
-other.
+field that the other thread changes; ``write_draft``, ``settle`` and ``wait_for_writer`` exclude
+each other.
 """
 
 import errno
@@ -480,9 +480,16 @@ class MappedFile:
         self._release_descriptor()
 
     def mark_deleted(self) -> None:
-        """Record that the caller deletes the file; ``close`` must still be called."""
+        """Record that the caller deletes the file; no thread begins to write its draft any more.
+
+        ``wait_for_writer`` and ``close`` must still be called.
+        """
+        self._is_deleted = True
+
+    def wait_for_writer(self) -> None:
+        """Return when no thread writes the draft."""
         with self._lock:
-            self._is_deleted = True
+            pass
 
     def delete(self) -> None:
         """Close and delete the file; the caller syncs the directory once for all files it deletes.
@@ -490,6 +497,7 @@ class MappedFile:
         A missing file is not an error.
         """
         self.mark_deleted()
+        self.wait_for_writer()
         self.close()
         self.path.unlink(missing_ok=True)
 

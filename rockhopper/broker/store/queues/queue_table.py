@@ -302,9 +302,13 @@ class ConsumeQueueTable:
         self._wake(topic)
         queues = self._topics.pop(topic, {}).values()
         files = [file for queue in queues for file in queue.detach()]
+        # A thread that makes files ahead skips those that are marked, so only one is waited for.
+        for file in files:
+            file.wait_for_writer()
+        one_of_each_kind = {queue.IS_BATCH: queue for queue in queues}.values()
         moved = [
-            move_queues_aside(directory, self._layout.deleted_queues)
-            for directory in {queue.directory.parent for queue in queues}
+            move_queues_aside(queue.directory.parent, self._layout.deleted_queues)
+            for queue in one_of_each_kind
         ]
         return DeletedQueues(files, filter(None, moved))
 

@@ -419,7 +419,10 @@ class UnitQueue(MappedUnits):
         return self._files.delete_files_before(self._start_position()) if self.has_files else 0
 
     def detach(self) -> list[MappedFile]:
-        """Detach and return the queue's files, for the caller to delete; offsets restart at 0."""
+        """Detach and return the queue's files, marked as deleted; offsets restart at 0.
+
+        The caller must wait for their writers, and delete them.
+        """
         self._forget_mapping()
         files = self._files.detach_first(len(self._files.files))
         for file in files:

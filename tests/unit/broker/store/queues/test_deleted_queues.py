@@ -2,17 +2,19 @@
 
 import errno
 import os
+import threading
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files import disk, mapped_file
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.deleted_topics import DeletedQueues
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
+from tests.support.hang import HANG_S
 from tests.support.open_files import open_files_in
 from tests.support.open_stores import Stores, bodies, put
 
@@ -116,6 +118,39 @@ def test_a_flush_that_meets_a_deletion_is_no_failure_of_the_disk(
     monkeypatch.setattr(disk, "sync_file", sync_file)
     assert sum(1 for _ in table.flush_steps(True)) == 3
     assert len(deleted) == 1
+
+
+def test_a_deletion_waits_only_for_the_file_that_is_being_made(
+    table: ConsumeQueueTable, aside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_file, mark_deleted = mapped_file._make_file, MappedFile.mark_deleted
+    is_making, is_marked = threading.Event(), threading.Event()
+    marked: list[MappedFile] = []
+    made: list[Path] = []
+
+    def make(path: Path, *rest: object) -> None:
+        is_making.set()
+        assert is_marked.wait(HANG_S)
+        make_file(path, *rest)  # type: ignore[arg-type]
+        made.append(path)
+
+    def mark(file: MappedFile) -> None:
+        mark_deleted(file)
+        marked.append(file)
+        if len(marked) == 3:
+            is_marked.set()
+
+    monkeypatch.setattr(mapped_file, "_make_file", make)
+    monkeypatch.setattr(MappedFile, "mark_deleted", mark)
+    flushing = threading.Thread(target=lambda: list(table.flush_steps(True)))
+    flushing.start()
+    assert is_making.wait(HANG_S)
+    deleted = table.delete_topic("A")
+    flushing.join()
+    assert [path.parent.name for path in made] == ["0"]
+    assert os.listdir(aside / "0") == ["0"]
+    deleted.remove()
+    assert os.listdir(aside) == []
 
 
 def test_a_kill_before_the_files_are_gone_leaves_them_to_the_next_start(stores: Stores) -> None:
