@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk, mapped_file
-from rockhopper.broker.store.files.mapped_file import MappedFile
+from rockhopper.broker.store.files.mapped_file import MappedFile, Mappings
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.deleted_topics import DeletedQueues
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
@@ -121,8 +121,13 @@ def test_a_flush_that_meets_a_deletion_is_no_failure_of_the_disk(
 
 
 def test_a_deletion_waits_only_for_the_file_that_is_being_made(
-    table: ConsumeQueueTable, aside: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, aside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    mappings = Mappings()
+    mappings.drafts_max = 3
+    table = ConsumeQueueTable(StoreLayout(tmp_path), 100, 138, mappings)
+    for queue_id in range(3):
+        table.get_or_create("A", queue_id).append(0, 0, 50, 0)
     make_file, mark_deleted = mapped_file._make_file, MappedFile.mark_deleted
     is_making, is_marked = threading.Event(), threading.Event()
     marked: list[MappedFile] = []
