@@ -92,7 +92,7 @@ class Message:
                 without a time zone; a level is below 0.
         """
         if not isinstance(body, (bytes, bytearray, memoryview)):
-            raise _wrong_body(body)
+            raise wrong_body(body)
         times = (delay_level, delay_s, deliver_at_ms, deliver_at, delay_ms)
         if times != _NO_TIMES:
             delay_s = _check_delay(times, delay_s, delay_ms)
@@ -239,7 +239,8 @@ def _check_delay(
     return delay_s
 
 
-def _wrong_body(body: object) -> TypeError:
+def wrong_body(body: object) -> TypeError:
+    """Return the error for a body that is not bytes."""
     maker = "text.encode()" if isinstance(body, str) else "JSON().encode(value)"
     return TypeError(f"a body must be bytes, not {type(body).__name__}: {maker} converts it")
 

@@ -15,7 +15,7 @@ from rockhopper.client.errors import MessageRejectedError
 from rockhopper.client.sending.plain_batches import ID_END, ID_START, encode_plain_batch
 from rockhopper.protocol.compression import compress_zlib
 from rockhopper.protocol.frame import FRAME_SIZE_BYTES_MAX
-from rockhopper.protocol.message import Message
+from rockhopper.protocol.message import Message, wrong_body
 from rockhopper.protocol.message_ids import UniqueIds
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, is_retry_topic, tag_error, topic_error
 from rockhopper.protocol.properties import PROPERTIES_SIZE_BYTES_MAX, encode_properties
@@ -151,9 +151,15 @@ class OutgoingPolicy:
         compression. `compressed` is the compressed body, or the original body if compression does
         not help.
         """
-        topic, body = message.topic, message.body
+        topic, body, flag = message.topic, message.body, message.flag
+        if (
+            type(flag) is not int
+            or not -0x80000000 <= flag <= 0x7FFFFFFF
+            or type(body) is not bytes
+        ):
+            _check_body_and_flag(message)
         if message.is_plain and system is None and not in_batch and not sys_flag:
-            return self.prepare_plain(topic, body, message.flag, compressed)
+            return self.prepare_plain(topic, body, flag, compressed)
         if topic not in self._good_topics:
             self._check_topic(topic)
         if len(body) > self._plain_size_bytes_max:
@@ -166,7 +172,7 @@ class OutgoingPolicy:
             _properties_text(message, message_id, system),
             message_id,
             self._now_ms(),
-            message.flag,
+            flag,
             sys_flag,
             message.sharding_key,
         )
@@ -329,6 +335,17 @@ def _properties_text(
             remedy="put large values into the body",
         )
     return text
+
+
+def _check_body_and_flag(message: Message) -> None:
+    if not isinstance(message.body, bytes | bytearray | memoryview):
+        raise wrong_body(message.body)
+    if not isinstance(message.flag, int):
+        raise TypeError(f"flag is {message.flag!r}: it must be a whole number")
+    if not -0x80000000 <= message.flag <= 0x7FFFFFFF:
+        raise MessageRejectedError(
+            f"flag is {message.flag}: it must fit into 32 bits, -2147483648 to 2147483647"
+        )
 
 
 def _check_batchable(message: Message, first: Message) -> None:

@@ -27,6 +27,15 @@ from tests.unit.client.test_producer import stored
 
 ONE_TURN = Linger(wait_s=0)
 FOR_EVER = Linger(wait_s=3600)
+WRONG_FIELDS: list[tuple[str, Any, type[Exception]]] = [
+    ("flag", 2**31, MessageRejectedError),
+    ("flag", -(2**31) - 1, MessageRejectedError),
+    ("flag", "1", TypeError),
+    ("flag", 0.0, TypeError),
+    ("flag", None, TypeError),
+    ("body", "text", TypeError),
+]
+"""Fields set after the message was made, which no batch can contain."""
 
 
 @pytest.fixture
@@ -359,6 +368,30 @@ async def test_a_rejected_message_or_queue_stops_no_other(server: FakeServer) ->
         False,
     ]
     assert batches(server) == [[b"0", b"3"]]
+
+
+def with_field(name: str, value: Any) -> Message:
+    message = Message("orders", b"1")
+    setattr(message, name, value)
+    return message
+
+
+@pytest.mark.parametrize(("name", "value", "error"), WRONG_FIELDS)
+async def test_a_message_that_cannot_be_encoded_stops_no_other(
+    server: FakeServer, name: str, value: Any, error: type[Exception]
+) -> None:
+    async with opened(server) as producer:
+        first, wrong, last = await asyncio.gather(
+            producer.send("orders", b"0"),
+            producer.send(with_field(name, value)),
+            producer.send("orders", b"2"),
+            return_exceptions=True,
+        )
+    assert isinstance(first, SendReceipt)
+    assert isinstance(wrong, error)
+    assert name in str(wrong)
+    assert isinstance(last, SendReceipt)
+    assert batches(server) == [[b"0", b"2"]]
 
 
 async def test_nobody_waits_for_a_batch_whose_task_was_cancelled(server: FakeServer) -> None:

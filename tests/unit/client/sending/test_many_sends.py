@@ -168,6 +168,21 @@ async def test_a_message_that_breaks_a_rule_fails_alone(
     assert sorted(batches(server)) == [[b"0"], [b"2"]]
 
 
+@pytest.mark.parametrize(("flag", "error"), [(2**31, MessageRejectedError), ("1", TypeError)])
+@pytest.mark.parametrize("more", [{}, {"tags": "a"}])
+async def test_a_message_whose_flag_cannot_be_encoded_fails_alone(
+    producer: Producer, server: FakeServer, flag: Any, error: type[Exception], more: dict[str, Any]
+) -> None:
+    messages = numbered(3, **more)
+    messages[1].flag = flag
+    with pytest.raises(NotAllSentError) as caught:
+        await producer.send_many(messages)
+    assert list(caught.value.failures) == [1]
+    assert isinstance(caught.value.failures[1], error)
+    with pytest.raises(error, match=r"^flag is .*(32 bits, -2147483648 to 2147483647|number)"):
+        await producer.send_batch(messages)
+
+
 @pytest.mark.parametrize("code", [3, 13])
 async def test_of_a_batch_refused_as_invalid_only_the_invalid_messages_fail(
     producer: Producer, server: FakeServer, code: int
