@@ -179,13 +179,19 @@ class PullConsumer(ClosedAtEnd):
                 log.debug("topics could not be looked up, will retry: %s", error)
 
     async def close(self) -> None:
-        """Stop reading and close the connections, without a commit."""
+        """Stop reading and close the connections, without a commit.
+
+        Loops end, and a `pull` that waits raises ClientStateError.
+        """
         self.session.check_loop()
-        try:
-            if not self.session.is_inherited:  # else the tasks belong to the parent process
-                await asyncio.gather(end_tasks(self.adoptions), self._readers.stop())
-        finally:
+        if self.session.is_inherited:  # the tasks belong to the parent process
             await self.session.close()
+            return
+        ending = asyncio.gather(end_tasks(self.adoptions), self._readers.stop())
+        try:
+            await self.session.close()  # closed already when the readers' waiters run
+        finally:
+            await ending
 
     async def queues(self, topic: str | None = None) -> list[MessageQueue]:
         """Return the readable queues of a topic, by default the consumer's own topic."""
@@ -251,7 +257,8 @@ class PullConsumer(ClosedAtEnd):
 
         If none arrives within `timeout_s`, the list is empty; None waits for ever. Messages of one
         queue are in order. Cancelling loses no message. Raises the error that made a queue
-        unreadable; the consumer tries that queue again a second later.
+        unreadable; the consumer tries that queue again a second later. Raises ClientStateError if
+        the consumer is closed, also while it waits.
         """
         check_count("max_count", max_count)
         return await self._receive(partial(self._pull, max_count, timeout_s))
@@ -316,16 +323,29 @@ class PullConsumer(ClosedAtEnd):
         return list(await wrap_in_hooks(self._hooks.receive, last)(receiving))
 
     def __aiter__(self) -> "_PullIterator":
-        """Deliver one message after the other, for ever."""
-        return _PullIterator(self._receive_one if self._hooks.receive else self._next)
+        """Deliver one message after the other, until `close`."""
+        self.session.check_open()
+        return _PullIterator(self._receive_one if self._hooks.receive else self._next_of_loop)
+
+    async def _next_of_loop(self) -> ReceivedMessage:
+        try:
+            return await self._next()
+        except ClientStateError as error:
+            if self.session.is_closed:
+                raise StopAsyncIteration from error
+            raise
 
     async def _receive_one(self) -> ReceivedMessage:
         async def take() -> list[ReceivedMessage]:
-            return [await self._next()]
+            try:
+                return [await self._next_of_loop()]
+            except StopAsyncIteration:
+                return []
 
-        while not (messages := await self._receive(take)):
-            pass
-        return messages[0]
+        while not self.session.is_closed:
+            if messages := await self._receive(take):
+                return messages[0]
+        raise StopAsyncIteration
 
     async def commit(
         self, offsets: Mapping[MessageQueue, int] | ReceivedMessage | None = None
@@ -370,6 +390,7 @@ class PullConsumer(ClosedAtEnd):
             if not readers.queues and not self._is_automatic:
                 raise ClientStateError("no queue is assigned: call assign, or open it with a topic")
             await readers.wait_for_progress()
+            self.session.check_open()
             readers.raise_failure()
         return readers.take_message()
 

@@ -97,7 +97,8 @@ class AssignedReaders:
             reader.start()
 
     def stop(self) -> Awaitable[object]:
-        """Stop prefetching from all queues; the result can be awaited."""
+        """Stop prefetching from all queues, and end the waiting; the result can be awaited."""
+        self._progress.set()
         return asyncio.gather(*(reader.stop() for reader in self._readers.values()))
 
     def pause(self, *what: Paused) -> None:
@@ -149,7 +150,7 @@ class AssignedReaders:
             self._progressed(reader)
 
     async def wait_for_progress(self) -> None:
-        """Wait until a queue has a message or a failure, or until the pauses change."""
+        """Wait until a queue has a message or a failure, the pauses change, or `stop`."""
         self._progress.clear()
         await self._progress.wait()
 

@@ -210,6 +210,11 @@ class Session(Sharer):
         """Whether this process is a fork of the one that created the connections."""
         return self.pool.is_inherited
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._state == "closed"
+
     def check_open(self) -> None:
         """Raise ClientStateError unless between `start` and `close`, in its process and loop."""
         if self._state == "open" or self.is_inherited:

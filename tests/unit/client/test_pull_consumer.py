@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
@@ -19,6 +19,7 @@ from rockhopper.client import (
     pull_consumer,
 )
 from rockhopper.client.consuming import queue_reader
+from rockhopper.client.middleware.hooks import Middleware, ReceiveNext, Receiving
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.command import Command
@@ -110,6 +111,50 @@ async def test_a_cancelled_pull_loses_nothing(broker: FakeBroker) -> None:
             await waiting
         await broker.append(0, b"x")
         assert bodies(await reader.pull()) == [b"x"]
+
+
+async def test_a_close_ends_a_pull_that_waits(broker: FakeBroker) -> None:
+    async with asyncio.timeout(HANG_S), consumer(broker) as reader:
+        waiting = asyncio.create_task(reader.pull())
+        await broker.wait_for(11, 2)
+        await reader.close()
+        with pytest.raises(ClientStateError, match="this client is closed"):
+            await waiting
+        with pytest.raises(ClientStateError, match="this client is closed"):
+            await reader.pull()
+
+
+class Passing(Middleware):
+    async def on_receive(
+        self, receiving: Receiving, call_next: ReceiveNext
+    ) -> Sequence[ReceivedMessage]:
+        return await call_next(receiving)
+
+
+@pytest.mark.parametrize("middleware", [[], [Passing()]], ids=["plain", "hooked"])
+async def test_a_close_ends_a_loop_that_waits(
+    broker: FakeBroker, middleware: list[Middleware]
+) -> None:
+    async with asyncio.timeout(HANG_S), consumer(broker, middleware=middleware) as reader:
+        waiting = asyncio.create_task(take(reader, 1))
+        await broker.wait_for(11, 2)
+        await reader.close()
+        assert await waiting == []
+        with pytest.raises(ClientStateError, match="this client is closed"):
+            await take(reader, 1)
+
+
+@pytest.mark.parametrize("middleware", [[], [Passing()]], ids=["plain", "hooked"])
+async def test_a_loop_may_close_its_own_consumer(
+    broker: FakeBroker, middleware: list[Middleware]
+) -> None:
+    await broker.append(0, b"first", b"second")
+    received: list[bytes] = []
+    async with asyncio.timeout(HANG_S), consumer(broker, middleware=middleware) as reader:
+        async for message in reader:
+            received.append(message.body)
+            await reader.close()
+    assert received == [b"first"]
 
 
 async def test_tags_that_only_share_their_hash_are_left_out(broker: FakeBroker) -> None:

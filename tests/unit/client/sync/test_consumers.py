@@ -5,6 +5,7 @@ import signal
 import socket
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any
 
@@ -261,6 +262,18 @@ def test_a_coroutine_that_a_handler_returns_is_a_failure(broker: ThreadedBroker)
         consumer.run(handle)
     with Consumer("billing", "orders") as consumer:
         assert next(iter(consumer)).reconsume_times == 1
+
+
+def test_another_thread_may_close_a_pull_consumer_that_waits(broker: ThreadedBroker) -> None:
+    send(1)
+    with PullConsumer("orders") as consumer, ThreadPoolExecutor() as threads:
+        messages = iter(consumer)
+        next(messages)
+        looping, pulling = threads.submit(list, messages), threads.submit(consumer.pull)
+        consumer.close()
+        assert looping.result(HANG_S) == []
+        with pytest.raises(ClientStateError, match="this client is closed"):
+            pulling.result(HANG_S)
 
 
 def test_a_pull_consumer_reads_seeks_and_commits(broker: ThreadedBroker) -> None:
