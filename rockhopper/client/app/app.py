@@ -169,10 +169,14 @@ class App(ClosedAtEnd):
         return self
 
     async def close(self) -> None:
-        """Let running handlers finish, leave the groups, close the connections."""
+        """Let running handlers finish, leave the groups, close the connections; `serve` ends."""
         stack, self._open = self._open, None
-        if stack is not None:
-            await stack.aclose()
+        try:
+            if stack is not None:
+                await stack.aclose()
+        finally:
+            if self._ended is not None and not self._ended.done():
+                self._ended.set_result(None)
 
     def _forget_producer(self) -> None:
         self._producer = None
@@ -187,7 +191,7 @@ class App(ClosedAtEnd):
             yield
 
     async def serve(self) -> None:
-        """Consume until SIGTERM, SIGINT or a cancellation, then close.
+        """Consume until SIGTERM, SIGINT, `close` or a cancellation, then close.
 
         A second signal ends the process at once. Raises errors that waiting cannot fix: a group or
         topic without permission, an invalid filter.

@@ -11,7 +11,7 @@ from typing import Any
 import pydantic
 import pytest
 
-from rockhopper import App, Broker, ClientStateError, Connections, MessageRejectedError
+from rockhopper import App, Broker, ClientStateError, Connections, MessageRejectedError, Producer
 from tests.support.hang import HANG_S
 
 
@@ -172,6 +172,28 @@ async def test_a_signal_ends_it() -> None:
                 await asyncio.sleep(0)
         assert await seen.get() == ("bill", Order(0))
         os.kill(os.getpid(), signal.SIGTERM)
+        await serving
+
+
+@pytest.mark.parametrize("by_handler", [True, False], ids=["handler", "another task"])
+async def test_closing_an_app_ends_serve(*, by_handler: bool) -> None:
+    app = App()
+    received = asyncio.Event()
+
+    @app.subscriber("orders", group="billing")
+    async def bill(_order: Order) -> None:
+        if by_handler:
+            await app.close()
+        received.set()
+
+    async with asyncio.timeout(HANG_S), Broker.temporary() as broker:
+        app.nameserver = broker.nameserver
+        async with Producer(broker.nameserver) as producer:
+            await producer.send("orders", b'{"number": 7}')
+        serving = asyncio.create_task(app.serve())
+        if not by_handler:
+            await received.wait()
+            await app.close()
         await serving
 
 
