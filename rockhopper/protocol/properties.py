@@ -5,7 +5,7 @@ separators cannot be escaped. Some clients omit the last \x02. Readers drop a pa
 a value, so a property with an empty value is lost.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 PROPERTY_KEYS = "KEYS"
 PROPERTY_TAGS = "TAGS"
@@ -82,8 +82,22 @@ SYSTEM_PROPERTIES = frozenset(
     value for name, value in sorted(globals().items()) if name.startswith("PROPERTY_")
 ) - {PROPERTY_SEPARATOR}
 
+# Properties that a broker adds to a copy of a message, and that the copy can do without. The first
+# is left out first.
+OPTIONAL_PROPERTIES = (
+    PROPERTY_TRANSACTION_CHECK_TIMES,
+    PROPERTY_TIMER_ROLL_TIMES,
+    PROPERTY_TIMER_DEQUEUE_MS,
+    PROPERTY_TIMER_ENQUEUE_MS,
+    PROPERTY_WAIT,
+    PROPERTY_TRANSACTION_ID,
+    PROPERTY_FIRST_POP_TIME,
+    PROPERTY_ORIGIN_MESSAGE_ID,
+)
+
 _DIGITS_MAX = 18
 _INT64_MAX = 2**63 - 1
+_UTF_8_BYTES_MAX = 4
 
 
 def encode_properties(properties: dict[str, str]) -> str:
@@ -110,6 +124,30 @@ def join_properties(properties: dict[str, str]) -> str:
     As in RocketMQ, a value with the character 1, sent by some client, is passed on unchanged.
     """
     return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
+
+
+def fit_properties(
+    properties: dict[str, str],
+    optional: Iterable[str] = OPTIONAL_PROPERTIES,
+    *,
+    size_bytes_max: int = PROPERTIES_SIZE_BYTES_MAX,
+) -> dict[str, str]:
+    """Return *properties*; without some of the *optional* ones, if they are too long together.
+
+    They may be too long nevertheless.
+    """
+    text = join_properties(properties)
+    if len(text) * _UTF_8_BYTES_MAX <= size_bytes_max:
+        return properties
+    excess_bytes = len(text.encode("utf-8", "replace")) - size_bytes_max
+    fitting = dict(properties)
+    for name in optional:
+        if excess_bytes <= 0:
+            break
+        if name in fitting:
+            part = join_properties({name: fitting.pop(name)})
+            excess_bytes -= len(part.encode("utf-8", "replace"))
+    return fitting
 
 
 def decode_properties(text: str | bytes) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.message_ids import decode_offset_message_id
-from rockhopper.protocol.properties import encode_properties
+from rockhopper.protocol.properties import join_properties
 
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
 GROUP = "payers"
@@ -37,7 +37,7 @@ def half_fields(
         "f": "4",
         "g": str(born_ms),
         "h": "0",
-        "i": encode_properties(
+        "i": join_properties(
             {"TRAN_MSG": "true", "PGROUP": group, "UNIQ_KEY": unique_key, "WAIT": "true"}
             | properties
         ),

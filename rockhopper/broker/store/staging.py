@@ -34,6 +34,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_KEYS,
     PROPERTY_UNIQUE_KEY,
+    fit_properties,
     join_properties,
 )
 from rockhopper.protocol.store.light_queues import (
@@ -341,12 +342,15 @@ class Staging:
         return log_offset
 
     def stage_again(self, copy: Copy) -> int:
-        """Add a copy of a stored message to the pass; return and raise as ``stage``."""
+        """Add a copy of a stored message to the pass; return and raise as ``stage``.
+
+        Optional properties that there is no room for are left out.
+        """
         message = copy.message
         return self.stage(
             self.tail(copy.topic, copy.queue_id),
             message.body,
-            copy.properties,
+            fit_properties(copy.properties),
             message.flag,
             message.sys_flag if copy.sys_flag is None else copy.sys_flag,
             message.born_time_ms,

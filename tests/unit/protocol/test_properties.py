@@ -3,9 +3,11 @@ r"""The properties string: separators only, with or without the last one."""
 import pytest
 
 from rockhopper.protocol.properties import (
+    PROPERTIES_SIZE_BYTES_MAX,
     SYSTEM_PROPERTIES,
     decode_properties,
     encode_properties,
+    fit_properties,
     join_properties,
 )
 
@@ -59,3 +61,15 @@ def test_system_properties_are_those_of_rocketmq() -> None:
 def test_properties_are_joined_as_they_came() -> None:
     assert join_properties({"a": "b\x01c", "d": "e"}) == "a\x01b\x01c\x02d\x01e\x02"
     assert join_properties({}) == ""
+
+
+def test_optional_properties_without_room_are_left_out_in_their_order() -> None:
+    user = {"x": "ü" * 16_000, "y": "z" * 700}
+    assert len(join_properties(user).encode()) == PROPERTIES_SIZE_BYTES_MAX - 61
+    added = {"1ST_POP_TIME": "1" * 13, "WAIT": "false", "ORIGIN_MESSAGE_ID": "A" * 32}
+    assert fit_properties(user) == user
+    both = {"1ST_POP_TIME": "1" * 13, "WAIT": "false"}
+    assert fit_properties(user | both) == user | both
+    assert fit_properties(user | added) == user | {"ORIGIN_MESSAGE_ID": "A" * 32}
+    assert fit_properties(user | added, ["ORIGIN_MESSAGE_ID"]) == user | both
+    assert fit_properties(user | added, size_bytes_max=1000) == user

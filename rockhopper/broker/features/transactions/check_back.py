@@ -118,7 +118,14 @@ class CheckBack(KernelListener):
             half = halves.take_due(now_ms) if size_bytes < BYTES_PER_TURN else None
             if half is None:
                 break
-            size_bytes += self._look(half, now_ms)
+            try:
+                size_bytes += self._look(half, now_ms)
+            except Exception:
+                # The others must be checked all the same.
+                halves.schedule(half, now_ms + self._settings.check_interval_ms)
+                log.exception(
+                    "a half message could not be checked", offset=half.offset, group=half.group
+                )
         self.arm()
 
     def _look(self, half: OpenHalf, now_ms: int) -> int:

@@ -22,7 +22,12 @@ from zlib import crc32
 from rockhopper.protocol.addresses import host_text, ip_bytes
 from rockhopper.protocol.errors import MalformedMessageError
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.properties import decode_properties, encode_properties
+from rockhopper.protocol.properties import (
+    decode_properties,
+    encode_properties,
+    fit_properties,
+    join_properties,
+)
 from rockhopper.protocol.store.record_head import (
     BLANK_RECORD,
     HEAD_SIZE_BYTES,
@@ -223,7 +228,14 @@ def encode_message(
 
 
 def encode_stored_message(message: StoredMessage) -> bytes:
-    """Encode a decoded message that may have been changed; computes the CRC."""
+    """Encode a decoded message that may have been changed; computes the CRC.
+
+    A value with a separator, sent by some client, is passed on unchanged. Properties that a broker
+    added are left out if there is no room for them.
+
+    Raises:
+        ValueError: a value does not fit its field.
+    """
     head = RecordHead(
         0,
         0,
@@ -241,7 +253,8 @@ def encode_stored_message(message: StoredMessage) -> bytes:
         message.prepared_transaction_offset,
         0,
     )
-    return encode_message(head, message.topic, message.body, message.properties)
+    properties = join_properties(fit_properties(message.properties))
+    return encode_message(head, message.topic, message.body, properties)
 
 
 def _host(ip: str, port: int) -> bytes:

@@ -4,15 +4,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from rockhopper.broker.features.transactions import check_back
 from rockhopper.broker.kernel.members.consumer_groups import Client
 from rockhopper.broker.store.trusted_time import TrustedTime
 from rockhopper.broker.users.access import AccessRules
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.properties import PROPERTIES_SIZE_BYTES_MAX, join_properties
 from tests.support.features import transactions_of
 from tests.support.peers import Clock
 from tests.support.transaction_rig import TransactionRig, checks
-from tests.support.transactions import COMMIT, HOLD_TOPIC, OP_TOPIC, ROLLBACK
+from tests.support.transactions import COMMIT, HALF_TOPIC, HOLD_TOPIC, OP_TOPIC, ROLLBACK
 
 MakeRig = Callable[..., TransactionRig]
 
@@ -279,3 +282,58 @@ def test_all_that_is_open_was_looked_at_after_an_interval(make_rig: MakeRig) -> 
     assert not check_back.has_looked_since(asked_ms)
     rig.pass_time(31)
     assert check_back.has_looked_since(asked_ms)
+
+
+def test_a_half_with_a_separator_in_a_value_is_checked(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    producer = rig.producer()
+    odd = rig.send("ODD", my="a\x01b")
+    usual = rig.send("USUAL")
+    rig.pass_time(6)
+    assert set(checks(producer)) == {odd.offset, usual.offset}
+    rig.restart()
+    producer = rig.producer()
+    rig.pass_time(30)
+    assert set(checks(producer)) == {odd.offset, usual.offset}
+
+
+def test_a_half_without_room_for_the_number_of_checks_is_checked_and_held(
+    make_rig: MakeRig,
+) -> None:
+    rig = make_rig(transactionCheckMax="2")
+    producer = rig.producer()
+    rig.send("USUAL", x="y")
+    (message,) = rig.messages(HALF_TOPIC)
+    added_bytes = len(join_properties(message.properties)) - len("y")
+    full = rig.send("FULL!", x="y" * (PROPERTIES_SIZE_BYTES_MAX - added_bytes))
+    rig.pass_time(6 + 29)
+    assert full.offset in checks(producer)
+    rig.pass_time(1 + 30)
+    assert rig.open_count == 0
+    held = rig.messages(HOLD_TOPIC)
+    assert [each.properties["UNIQ_KEY"] for each in held] == ["USUAL", "FULL!"]
+    assert held[1].properties["x"] == "y" * (PROPERTIES_SIZE_BYTES_MAX - added_bytes)
+
+
+def test_an_unexpected_error_with_one_half_delays_only_that_one(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = make_rig()
+    producer = rig.producer()
+    bad, good = rig.send("BAD"), rig.send("GOOD")
+    ledger = transactions_of(rig.broker).ledger
+    read: Callable[[int], StoredMessage | None] = ledger.half_at
+
+    def fail(log_offset: int) -> StoredMessage | None:
+        if log_offset == bad.log_offset:
+            raise ValueError("damaged")
+        return read(log_offset)
+
+    with monkeypatch.context() as patch, capture_logs() as logs:
+        patch.setattr(ledger, "half_at", fail)
+        rig.pass_time(6 + 30)
+    assert checks(producer) == [good.offset] * 2
+    errors = [entry for entry in logs if entry["log_level"] == "error"]
+    assert [entry["offset"] for entry in errors] == [bad.offset] * 2
+    rig.pass_time(30)
+    assert set(checks(producer)) == {bad.offset, good.offset}

@@ -79,6 +79,25 @@ def test_writes_what_the_reference_wrote(record: bytes) -> None:
     assert encode_stored_message(decode_message(record)) == record
 
 
+def test_a_stored_message_is_written_with_separators_in_its_values() -> None:
+    message = decode_message(V1_RECORD)
+    message.properties = {"my": "a\x01b", "UNIQ_KEY": "K"}
+    again = decode_message(encode_stored_message(message))
+    assert again.properties == message.properties
+    with pytest.raises(ValueError, match="separate properties"):
+        encode_message(topic="T", properties=message.properties)
+
+
+def test_a_stored_message_is_written_without_optional_properties_that_do_not_fit() -> None:
+    message = decode_message(V1_RECORD)
+    own = {"my": "x" * 32_763}
+    message.properties = own | {"TRANSACTION_CHECK_TIMES": "1"}
+    assert decode_message(encode_stored_message(message)).properties == own
+    message.properties = own | {"POP_CK": "1"}
+    with pytest.raises(ValueError, match="32767 are allowed"):
+        encode_stored_message(message)
+
+
 def test_crc_is_that_of_the_reference() -> None:
     assert body_crc(b"hello") == 907060870
     assert body_crc(b"") == 0
