@@ -23,6 +23,7 @@ from weakref import WeakSet
 log = logging.getLogger(__name__)
 
 _P = ParamSpec("_P")
+_Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 OnFailure = Callable[[BaseException], object]
 
@@ -227,13 +228,18 @@ def _report_cancelled(task: asyncio.Task[Any], what: str, on_failure: OnFailure 
 
 
 async def gather_some_at_a_time(
-    asked: Iterable[Awaitable[_Result]], at_a_time: int = AT_A_TIME
+    function: Callable[[_Item], Awaitable[_Result]],
+    items: Iterable[_Item],
+    at_a_time: int = AT_A_TIME,
 ) -> list[_Result]:
-    """Return the results of many requests in order, with a limit on how many run at a time."""
+    """Return the results of many requests in order, with a limit on how many run at a time.
+
+    `function` is called when a request's turn comes: a cancelled caller makes no further ones.
+    """
     slots = asyncio.Semaphore(at_a_time)
 
-    async def run(each: Awaitable[_Result]) -> _Result:
+    async def run(item: _Item) -> _Result:
         async with slots:
-            return await each
+            return await function(item)
 
-    return list(await asyncio.gather(*(run(each) for each in asked)))
+    return list(await asyncio.gather(*map(run, items)))

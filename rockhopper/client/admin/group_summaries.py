@@ -8,6 +8,7 @@ everything on a Rockhopper broker.
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.admin.group_states import GroupState, is_tools_group
@@ -40,7 +41,7 @@ async def summarise_groups(admin: Admin, *, with_system: bool = False) -> list[G
     if figures is None:
         states = await admin.groups.states(with_system=with_system)
         asked = ([] if state.model == _BROADCASTING else state.queues for state in states)
-        ages = await gather_some_at_a_time(find_oldest_s(admin, queues) for queues in asked)
+        ages = await gather_some_at_a_time(partial(find_oldest_s, admin), asked)
         return [_summarise_state(state, age_s) for state, age_s in zip(states, ages, strict=True)]
     now_ms = time.time_ns() // 1_000_000
     return [

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from rockhopper.client.admin.group_states import ask_if_told, make_unreadable_error
 from rockhopper.client.errors import RequestRefusedError
@@ -110,7 +111,7 @@ class StatsReader:
                 continue
             group = groups.setdefault(name, GroupFigures(name, topics=[]))
             _add_progress(topics[topic], group, {int(q): int(at) for q, at in queues.items()}, ends)
-        members = await gather_some_at_a_time(self._members(address, name) for name in groups)
+        members = await gather_some_at_a_time(partial(self._members, address), groups)
         for group, connection in zip(groups.values(), members, strict=True):
             if connection is not None:
                 _set_members(group, connection)
@@ -120,7 +121,7 @@ class StatsReader:
         self, address: str, names: Sequence[str]
     ) -> tuple[dict[str, TopicFigures], dict[str, dict[int, tuple[int, int]]]]:
         """Return the topics, and for each the smallest and largest offset of its queues."""
-        stats = await gather_some_at_a_time(self._stats(address, name) for name in names)
+        stats = await gather_some_at_a_time(partial(self._stats, address), names)
         topics: dict[str, TopicFigures] = {}
         ends: dict[str, dict[int, tuple[int, int]]] = {}
         for name, table in zip(names, stats, strict=True):

@@ -189,7 +189,7 @@ async def measure_lag_seconds(
             waited_ms = now_ms - result.messages[0].store_time_ms
             found[each.queue] = max(waited_ms, 0) / 1000
 
-    await gather_some_at_a_time(look(each) for each in behind)
+    await gather_some_at_a_time(look, behind)
     return found
 
 
@@ -212,5 +212,5 @@ async def find_oldest_of_groups(admin: Admin, names: Iterable[str]) -> dict[str,
             return None
 
     names = list(names)
-    found = await gather_some_at_a_time(map(one, names))
+    found = await gather_some_at_a_time(one, names)
     return {name: age for name, age in zip(names, found, strict=True) if age is not None}

@@ -65,7 +65,7 @@ class ManySends:
         """Return the receipts, in the order of the messages. Raises NotAllSentError."""
         self._sender.session.check_open()
         batches = await self._split(messages)
-        found = await gather_some_at_a_time(map(self._send_batch, batches))
+        found = await gather_some_at_a_time(self._send_batch, batches)
         by_place: dict[int, _Outcome] = {}
         for batch, outcomes in zip(batches, found, strict=True):
             by_place.update(zip(batch.places, outcomes, strict=True))

@@ -14,6 +14,7 @@ from rockhopper.tasks import (
     complete_in_thread,
     end_task,
     end_tasks,
+    gather_some_at_a_time,
     keep_running,
     leave_behind,
     let_go,
@@ -53,6 +54,20 @@ async def test_they_are_cancelled_even_if_nobody_waits() -> None:
 
 async def test_no_tasks_end_at_once() -> None:
     assert await end_tasks([None]) == []
+
+
+async def test_a_cancelled_caller_makes_none_of_the_requests_whose_turn_has_not_come() -> None:
+    made: list[int] = []
+
+    def ask(number: int) -> Coroutine[Any, Any, bool]:
+        made.append(number)
+        return asyncio.Event().wait()
+
+    gathering = asyncio.ensure_future(gather_some_at_a_time(ask, range(10), at_a_time=2))
+    await until(lambda: len(made) == 2)
+    await end_tasks([gathering])
+    assert gathering.cancelled()
+    assert made == [0, 1]
 
 
 async def test_a_request_that_is_let_go_is_cancelled_or_its_error_is_looked_at() -> None:

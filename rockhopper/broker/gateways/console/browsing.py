@@ -10,7 +10,7 @@ nothing.
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import islice
@@ -191,12 +191,14 @@ class Browser:
     async def _page(self, parts: Sequence[_QueuePart], *, is_back: bool) -> list[MessageLine]:
         """Return the first messages of all *parts* by time, reading little more than is shown."""
         count = max(-(-PAGE_SIZE // max(len(parts), 1)), READ_COUNT_MIN)
+
+        def read_more(part: _QueuePart) -> Awaitable[list[MessageLine]]:
+            return self._read(part.queue, *part.advance(count, is_back=is_back))
+
         lines: list[MessageLine] = []
         short = parts
         while short and self._bytes_left > 0:
-            found = await gather_some_at_a_time(
-                self._read(each.queue, *each.advance(count, is_back=is_back)) for each in short
-            )
+            found = await gather_some_at_a_time(read_more, short)
             for part, more in zip(short, found, strict=True):
                 part.lines += more[::-1] if is_back else more
             streams = [each.lines for each in parts]

@@ -6,7 +6,8 @@ console itself must refuse what that broker would refuse to a remote client.
 """
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Collection
+from functools import partial
 
 from rockhopper.broker.gateways.console.cache import ResultCache
 from rockhopper.client.admin.admin import Admin
@@ -31,8 +32,8 @@ async def explain_refusal(admin: Admin, host: str, kept: ResultCache) -> str:
     )
 
 
-async def _list_closed(admin: Admin, near: Iterable[BrokerAddress]) -> list[str]:
-    opened = await gather_some_at_a_time(_is_open(admin, each) for each in near)
+async def _list_closed(admin: Admin, near: Collection[BrokerAddress]) -> list[str]:
+    opened = await gather_some_at_a_time(partial(_is_open, admin), near)
     return [each.name for each, is_open in zip(near, opened, strict=True) if not is_open]
 
 

@@ -45,7 +45,7 @@ async def test_only_some_requests_are_under_way_at_a_time() -> None:
         under_way -= 1
         return number
 
-    assert await gather_some_at_a_time(map(one, range(100))) == list(range(100))
+    assert await gather_some_at_a_time(one, range(100)) == list(range(100))
     assert most == AT_A_TIME
 
 

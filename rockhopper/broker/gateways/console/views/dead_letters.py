@@ -25,7 +25,7 @@ async def show_all(visit: Visit) -> TemplatePage:
         topic.removeprefix(DLQ_PREFIX)
         for topic in visit.filter_seen(filter(is_dlq_topic, await visit.admin.topics()))
     ]
-    counts = await gather_some_at_a_time(map(visit.admin.dead_letters.count, names[:GROUPS_MAX]))
+    counts = await gather_some_at_a_time(visit.admin.dead_letters.count, names[:GROUPS_MAX])
     found = sorted((each for each in counts if each.count), key=lambda each: -each.waiting)
     hidden = max(len(names) - GROUPS_MAX, 0)
     return TemplatePage("dead_letters.html", {"counts": found, "hidden": hidden})

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 from rockhopper.broker.gateways.console.views.messages import time_of
@@ -59,7 +60,7 @@ async def show_all(visit: Visit) -> TemplatePage:
     if visit.query.get("reverse"):
         names.reverse()
     chosen, pager = visit.page_of(names, PAGE_SIZE)
-    rows = await gather_some_at_a_time(_row(visit, name) for name in chosen)
+    rows = await gather_some_at_a_time(partial(_row, visit), chosen)
     values = {
         "rows": rows,
         "total": len(names),

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from rockhopper.broker.gateways.console.visit import TemplatePage, Visit, format_error
@@ -57,7 +58,7 @@ async def show_all(visit: Visit) -> TemplatePage:
     names = visit.filter_seen(every if with_system else plain_only(every, known))
     names = await _sort(visit, [name for name in names if wanted.lower() in name.lower()])
     chosen, pager = visit.page_of(names, PAGE_SIZE)
-    rows = await gather_some_at_a_time(reader.all_of(name) for name in chosen)
+    rows = await gather_some_at_a_time(reader.all_of, chosen)
     values = {
         "rows": rows,
         "total": len(names),
@@ -92,7 +93,7 @@ async def show(visit: Visit) -> TemplatePage:
     figures = await reader.all_of(name, GROUPS_SHOWN_MAX)
     seen = visit.filter_seen(figures.groups, ResourceKind.GROUP)
     shown = seen[:GROUPS_SHOWN_MAX]
-    groups = await gather_some_at_a_time(_group(visit, each, figures) for each in shown)
+    groups = await gather_some_at_a_time(partial(_group, visit, figures), shown)
     queues, pager = visit.page_of(figures.queues, QUEUES_SHOWN_MAX)
     values = {
         "topic": figures,
@@ -108,7 +109,7 @@ async def show(visit: Visit) -> TemplatePage:
     return TemplatePage("topic.html", values)
 
 
-async def _group(visit: Visit, group: str, figures: TopicFigures) -> dict[str, Any]:
+async def _group(visit: Visit, figures: TopicFigures, group: str) -> dict[str, Any]:
     lags: Sequence[QueueLag] = ()
     problem = ""
     try:
