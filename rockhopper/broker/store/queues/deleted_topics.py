@@ -215,9 +215,14 @@ def _remove(topic_directory: Path) -> None:
 
 
 def _remove_directory_if_empty(directory: Path) -> bool:
-    with contextlib.suppress(OSError):
+    """Return whether it is gone; another thread may give its name to another topic at once."""
+    try:
         directory.rmdir()
-    return not directory.exists()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _list_numbered(directory: Path) -> Iterator[Path]:

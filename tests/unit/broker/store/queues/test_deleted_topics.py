@@ -8,7 +8,11 @@ from structlog.testing import capture_logs
 
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.record_file import read_records
-from rockhopper.broker.store.queues.deleted_topics import DeletedTopics
+from rockhopper.broker.store.queues.deleted_topics import (
+    DeletedQueues,
+    DeletedTopics,
+    move_queues_aside,
+)
 from tests.support.killed_store import copy_killed
 from tests.support.open_files import open_files_in
 from tests.support.open_stores import Stores, flush, put
@@ -173,3 +177,38 @@ def test_what_could_not_be_noted_hides_nothing(
     topics.forget_before(0)
     topics.record_deletion("C", 2)
     assert dict(opened(path)) == {"A": 1, "C": 2}
+
+
+def moved_aside(tmp_path: Path, topic: str) -> Path:
+    queue = tmp_path / topic / "0"
+    queue.mkdir(parents=True)
+    (queue / f"{0:020d}").touch()
+    moved = move_queues_aside(queue.parent, tmp_path / "aside")
+    assert moved is not None
+    return moved
+
+
+def test_another_topic_may_take_the_place_of_deleted_queues_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved, rmdir = moved_aside(tmp_path, "A"), Path.rmdir
+
+    def rmdir_and_take_the_place(path: Path) -> None:
+        rmdir(path)
+        if path == moved:
+            assert moved_aside(tmp_path, "B") == moved
+
+    monkeypatch.setattr(Path, "rmdir", rmdir_and_take_the_place)
+    with capture_logs() as logs:
+        DeletedQueues(directories=[moved]).remove()
+    assert moved.exists()
+    assert logs == []
+
+
+def test_unknown_files_among_deleted_queues_stay_and_are_logged(tmp_path: Path) -> None:
+    moved = moved_aside(tmp_path, "A")
+    (moved / "notes.txt").touch()
+    with capture_logs() as logs:
+        DeletedQueues(directories=[moved, moved.with_name("gone")]).remove()
+    assert [path.name for path in moved.iterdir()] == ["notes.txt"]
+    assert [(each["log_level"], each["directory"]) for each in logs] == [("warning", str(moved))]
