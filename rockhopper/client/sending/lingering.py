@@ -109,7 +109,7 @@ class Lingering:
             return (await self._sender.send(outgoing, [outgoing], choice, allowed_s))[0]
         loop = self._sender.session.pool.loop
         if lane is None:
-            timer = loop.call_later(min(self._linger.wait_s, allowed_s / 2), self._leave, key)
+            timer = loop.call_later(self._longest_wait_s(allowed_s), self._leave, key)
             lane = self._lanes[key] = _LingeringBatch(choice, allowed_s, loop.time(), timer)
         outcome: asyncio.Future[SendReceipt] = loop.create_future()
         lane.waiting.append((outgoing, outcome))
@@ -117,6 +117,10 @@ class Lingering:
         if len(lane.waiting) >= self._linger.count_max:
             self._leave(key)
         return await outcome
+
+    def _longest_wait_s(self, timeout_s: float) -> float:
+        """Return how long a message with this timeout lingers."""
+        return min(self._linger.wait_s, timeout_s / 2)
 
     async def close(self) -> None:
         """Send all batches and wait for their outcomes."""
@@ -139,8 +143,11 @@ class Lingering:
         messages = [message for message, _ in waiting]
         try:
             outgoing = messages[0] if len(messages) == 1 else self._policy.join(messages)
+            # Time in which the event loop was busy does not count.
+            now_s = self._sender.session.pool.loop.time()
+            began_s = max(lane.began_s, now_s - self._longest_wait_s(lane.timeout_s))
             receipts = await self._sender.send(
-                outgoing, messages, lane.choice, lane.timeout_s, lane.began_s
+                outgoing, messages, lane.choice, lane.timeout_s, began_s
             )
             _finish(waiting, receipts)
         except Exception as error:

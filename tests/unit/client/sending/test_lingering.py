@@ -144,6 +144,19 @@ async def test_a_short_timeout_is_not_spent_on_lingering(
         assert all(isinstance(each, RequestTimeoutError) for each in await sends)
 
 
+@pytest.mark.parametrize("wait_s", [0, 0.5])
+async def test_a_timeout_is_not_spent_by_a_busy_event_loop(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch, wait_s: float
+) -> None:
+    async with opened(server, Linger(wait_s)) as producer:
+        await producer.queues("orders")
+        clock = HeldClock(monkeypatch)
+        sends = several(producer, timeout_s=2)
+        await asyncio.sleep(0)
+        clock.advance(60)
+        assert all(isinstance(each, SendReceipt) for each in await sends)
+
+
 @pytest.mark.parametrize(
     "linger", [Linger(0, count_max=2), Linger(3600, count_max=2), Linger(0, size_bytes_max=220)]
 )
