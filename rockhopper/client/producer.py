@@ -19,10 +19,10 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.client.receipts import SENT_CODES, SendReceipt
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.sending.group_sender import GroupSender
+from rockhopper.client.sending.key_lanes import find_lane
 from rockhopper.client.sending.lingering import Linger, Lingering, must_go_ahead
 from rockhopper.client.sending.many_sends import ManySends
 from rockhopper.client.sending.outgoing import (
-    APART_SIZE_BYTES,
     OutgoingMessage,
     OutgoingPolicy,
 )
@@ -189,8 +189,10 @@ class Producer(ClosedAtEnd):
             and properties is None
             and not self._hooks.send
         ):
-            if len(body) > APART_SIZE_BYTES:
-                prepared = await self._policy.prepare_plain_apart(message, body)
+            is_odd = len(body) > APART_SIZE_BYTES or queue is not None
+            if is_odd and self._policy.must_wait(body, queue):
+                prepared = await self._policy.prepare_plain_apart(message, body, queue)
+                lingering = self._lingering
             else:
                 prepared = self._policy.prepare_plain(message, body)
             if lingering is not None:
@@ -207,10 +209,30 @@ class Producer(ClosedAtEnd):
         messages: list[Message],
     ) -> Sequence[SendReceipt]:
         (whole,) = messages
-        prepared = await self._policy.prepare_apart(whole)
-        if self._lingering is not None and not must_go_ahead(whole):
-            return [await self._lingering.send(prepared, queue, timeout_s)]
-        return await self.sender.send(prepared, [prepared], queue, timeout_s)
+        if self._lingering is None or must_go_ahead(whole):
+            return await self._send_alone(whole, queue, timeout_s)
+        prepared = await self._policy.prepare_apart(whole, queue)
+        if (lingering := self._lingering) is None:  # closing
+            return await self.sender.send(prepared, [prepared], queue, timeout_s)
+        return [await lingering.send(prepared, queue, timeout_s)]
+
+    async def _send_alone(
+        self,
+        message: Message,
+        queue: MessageQueue | int | None,
+        timeout_s: float | None,
+        system: Mapping[str, str] | None = None,
+        sys_flag: int = 0,
+    ) -> list[SendReceipt]:
+        """Prepare a message and send it, after the earlier ones of its sharding key."""
+
+        async def prepare() -> tuple[OutgoingMessage, list[OutgoingMessage]]:
+            prepared = await self._policy.prepare_apart(
+                message, queue, system=system, sys_flag=sys_flag
+            )
+            return prepared, [prepared]
+
+        return await self.sender.send_in_turn(find_lane(message), prepare, queue, timeout_s)
 
     def message(self, topic: str, value: object, **fields: Unpack[MessageFields]) -> Message:
         """Return a Message with the serialized *value* as its body and the given fields.
@@ -241,8 +263,11 @@ class Producer(ClosedAtEnd):
             return []
 
         async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
-            whole, parts = await self._policy.prepare_batch_in_turn(messages)
-            return await self.sender.send(whole, parts, queue, timeout_s)
+            async def prepare() -> tuple[OutgoingMessage, Sequence[OutgoingMessage]]:
+                return self._policy.prepare_batch(messages)
+
+            lane = find_lane(messages[0])
+            return await self.sender.send_in_turn(lane, prepare, queue, timeout_s)
 
         return list(await self._through_hooks("send_batch", batch, deliver))
 
@@ -286,7 +311,12 @@ class Producer(ClosedAtEnd):
 
         async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
             (whole,) = messages
-            await self.sender.send_oneway(await self._policy.prepare_apart(whole), queue)
+
+            async def prepare() -> tuple[OutgoingMessage, list[OutgoingMessage]]:
+                prepared = await self._policy.prepare_apart(whole, queue)
+                return prepared, [prepared]
+
+            await self.sender.send_oneway(find_lane(whole), prepare, queue)
             return ()
 
         whole = _as_message(message, encode_value(self._serializer, body), tags, keys, properties)
@@ -328,9 +358,9 @@ class Producer(ClosedAtEnd):
                 pass  # the send reports the broker that does not answer
 
             async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
-                prepared = await self._policy.prepare_apart(*messages, system=properties)
+                (whole,) = messages
                 left_s = max(deadline_s - asyncio.get_running_loop().time(), 0.001)
-                return await self.sender.send(prepared, [prepared], queue, left_s)
+                return await self._send_alone(whole, queue, left_s, properties)
 
             await self._through_hooks("request", [message], deliver)
             reply = await self.requests.reply(correlation_id, route, deadline_s)
@@ -357,7 +387,8 @@ class Producer(ClosedAtEnd):
         topic, addressing = find_reply_address(request)
 
         async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
-            prepared = await self._policy.prepare_apart(*messages, system=addressing)
+            (whole,) = messages
+            prepared = await self._policy.prepare_apart(whole, system=addressing)
             queue = MessageQueue(topic, request.broker_name, 0)
             await self.session.request(
                 await self._broker_address(request.broker_name, request.queue.topic, topic),

@@ -264,15 +264,13 @@ class TransactionProducer(Producer):
             raise MessageRejectedError("a message in a transaction cannot be delayed as well")
 
         async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
-            prepared = await self._policy.prepare_apart(
-                *messages,
-                system={
-                    PROPERTY_TRANSACTION_PREPARED: "true",
-                    PROPERTY_PRODUCER_GROUP: self._group,
-                },
-                sys_flag=SYS_FLAG_TRANSACTION_PREPARED,
-            )
-            return await self.sender.send(prepared, [prepared], None, timeout_s)
+            system = {
+                PROPERTY_TRANSACTION_PREPARED: "true",
+                PROPERTY_PRODUCER_GROUP: self._group,
+            }
+            (whole,) = messages
+            sys_flag = SYS_FLAG_TRANSACTION_PREPARED
+            return await self._send_alone(whole, None, timeout_s, system, sys_flag)
 
         (receipt,) = await self._through_hooks("transaction", [message], deliver)
         transaction = Transaction(message, receipt)

@@ -23,7 +23,7 @@ from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.receipts import SENT_CODES, SendReceipt, read_receipts
-from rockhopper.client.sending.key_lanes import KeyLanes
+from rockhopper.client.sending.key_lanes import KeyLanes, Lane
 from rockhopper.client.sending.outgoing import OutgoingMessage
 from rockhopper.client.sending.queue_choice import QueueChoice, choose_queue, choose_queue_for_key
 from rockhopper.client.sending.send_headers import SendHeaders, send_code, send_fields
@@ -42,6 +42,10 @@ _NO_BROKERS: frozenset[str] = frozenset()
 SentObserver = Callable[
     [Sequence[OutgoingMessage], Sequence[SendReceipt], Command, str, float], None
 ]
+
+
+Prepare = Callable[[], Awaitable[tuple[OutgoingMessage, Sequence[OutgoingMessage]]]]
+"""Prepares a message, or a batch and its parts."""
 
 
 class GroupSender:
@@ -69,36 +73,39 @@ class GroupSender:
     ) -> Awaitable[list[SendReceipt]]:
         """Send `outgoing`, a message or the batch of `messages`; return one receipt per message.
 
-        `began_s` is when the timeout began, if not now.
+        If it has a sharding key, its turn must have begun. `began_s` is when the timeout began, if
+        not now.
         """
         allowed_s = self._timeout_s if timeout_s is None else timeout_s
-        if outgoing.sharding_key is None:
-            return self._send(outgoing, messages, choice, allowed_s, began_s)
-        return self._send_in_turn(outgoing, messages, choice, allowed_s)
+        return self._send(outgoing, messages, choice, allowed_s, began_s)
 
-    async def _send_in_turn(
+    async def send_in_turn(
         self,
-        outgoing: OutgoingMessage,
-        messages: Sequence[OutgoingMessage],
-        choice: MessageQueue | int | None,
-        allowed_s: float,
+        lane: Lane | None,
+        prepare: Prepare,
+        choice: MessageQueue | int | None = None,
+        timeout_s: float | None = None,
     ) -> list[SendReceipt]:
+        """Send what `prepare` returns, after those that lined up before; None has no order."""
         self.session.check_open()
-        assert outgoing.sharding_key is not None
-        lane = (outgoing.topic, outgoing.sharding_key)
-        async with self.lanes.turn(lane):
-            return await self._send(outgoing, messages, choice, allowed_s)
+        if lane is None:
+            return await self.send(*await prepare(), choice, timeout_s)
+        async with self.lanes.line_up(lane) as turn:
+            whole, parts = await prepare()
+            await turn.begin()
+            return await self.send(whole, parts, choice, timeout_s)
 
     async def send_oneway(
-        self, outgoing: OutgoingMessage, choice: MessageQueue | int | None = None
+        self, lane: Lane | None, prepare: Prepare, choice: MessageQueue | int | None = None
     ) -> None:
-        """Send a message without an answer, after earlier ones of its sharding key."""
+        """Send a message without an answer, after those that lined up before."""
         self.session.check_open()
-        key = outgoing.sharding_key
-        if key is None:
-            await self._send_oneway(outgoing, choice)
+        if lane is None:
+            await self._send_oneway((await prepare())[0], choice)
             return
-        async with self.lanes.turn((outgoing.topic, key)):
+        async with self.lanes.line_up(lane) as turn:
+            outgoing, _ = await prepare()
+            await turn.begin()
             try:
                 async with asyncio.timeout(self._timeout_s):
                     await self._send_oneway(outgoing, choice)

@@ -6,12 +6,15 @@ compressed in a thread, and only if a sample of the body becomes smaller.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import overload
 
 import msgspec
 
 from rockhopper.client.errors import MessageRejectedError
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.sending.key_lanes import KeyLanes
 from rockhopper.client.sending.plain_batches import ID_END, ID_START, encode_plain_batch
 from rockhopper.protocol.compression import compress_zlib
 from rockhopper.protocol.frame import FRAME_SIZE_BYTES_MAX
@@ -99,8 +102,8 @@ class OutgoingPolicy:
         self._ids = ids
         self._now_ms = now_ms
         self._good_topics: set[str] = set()
-        # Messages of one sharding key must not overtake each other during compression.
-        self._keyed = asyncio.Lock()
+        # Messages to one queue must not overtake each other during compression.
+        self._queues = KeyLanes()
         limits = (message_size_bytes_max, compress_above_bytes, BODY_SIZE_BYTES_MAX)
         self._plain_size_bytes_max = min(limit for limit in limits if limit is not None)
         self.batch_size_bytes_max = min(message_size_bytes_max, BODY_SIZE_BYTES_MAX)
@@ -110,23 +113,43 @@ class OutgoingPolicy:
         limit = self._compress_above_bytes
         return limit is not None and len(body) > limit
 
+    def must_wait(self, body: bytes, queue: MessageQueue | int | None) -> bool:
+        """Whether a body is compressed in a thread, or another one to a chosen queue is."""
+        return len(body) > APART_SIZE_BYTES or (queue is not None and len(self._queues) > 0)
+
     async def prepare_apart(
-        self, message: Message, *, system: Mapping[str, str] | None = None, sys_flag: int = 0
+        self,
+        message: Message,
+        queue: MessageQueue | int | None = None,
+        *,
+        system: Mapping[str, str] | None = None,
+        sys_flag: int = 0,
     ) -> OutgoingMessage:
         """Prepare a message; compress a large body in a thread.
 
-        Calls with a sharding key return in the order in which they were made.
+        Calls with the same topic and *queue* return in the order in which they were made.
         """
-        if message.sharding_key is None:
-            compressed = await self._compressed_apart(message.body)
-            return self.prepare(message, system=system, sys_flag=sys_flag, compressed=compressed)
-        async with self._keyed:
+        async with self._in_order(message.topic, message.body, queue):
             compressed = await self._compressed_apart(message.body)
             return self.prepare(message, system=system, sys_flag=sys_flag, compressed=compressed)
 
-    async def prepare_plain_apart(self, topic: str, body: bytes) -> OutgoingMessage:
+    async def prepare_plain_apart(
+        self, topic: str, body: bytes, queue: MessageQueue | int | None
+    ) -> OutgoingMessage:
         """See prepare_plain and prepare_apart."""
-        return self.prepare_plain(topic, body, compressed=await self._compressed_apart(body))
+        async with self._in_order(topic, body, queue):
+            return self.prepare_plain(topic, body, compressed=await self._compressed_apart(body))
+
+    @asynccontextmanager
+    async def _in_order(
+        self, topic: str, body: bytes, queue: MessageQueue | int | None
+    ) -> AsyncGenerator[None]:
+        if queue is None or not self.must_wait(body, queue):
+            yield
+            return
+        async with self._queues.line_up((topic, queue)) as turn:
+            await turn.begin()
+            yield
 
     async def _compressed_apart(self, body: bytes) -> bytes | None:
         limit = self._compress_above_bytes
@@ -205,15 +228,6 @@ class OutgoingPolicy:
                 body, sys_flag = compressed, SYS_FLAG_COMPRESSED_ZLIB
         _check_fits_frame("body", len(body), topic)
         return body, sys_flag
-
-    async def prepare_batch_in_turn(
-        self, messages: list[Message]
-    ) -> tuple[OutgoingMessage, Sequence[OutgoingMessage]]:
-        """Prepare a batch after earlier messages of its sharding key."""
-        if messages[0].sharding_key is None:
-            return self.prepare_batch(messages)
-        async with self._keyed:
-            return self.prepare_batch(messages)
 
     def prepare_batch(
         self, messages: list[Message]

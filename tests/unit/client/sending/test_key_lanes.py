@@ -4,8 +4,12 @@ import asyncio
 
 import pytest
 
-from rockhopper.client.errors import BrokerUnreachableError, EarlierSendFailedError
-from rockhopper.client.sending.key_lanes import KeyLanes
+from rockhopper.client.errors import (
+    BrokerUnreachableError,
+    EarlierSendFailedError,
+    MessageRejectedError,
+)
+from rockhopper.client.sending.key_lanes import KeyLanes, Turn
 from tests.support.stepped_loop import SETTLING_TURNS
 from tests.support.turns import until
 
@@ -22,7 +26,8 @@ class Sends:
         self._endings: dict[str, asyncio.Future[None]] = {}
 
     async def send(self, name: str, lane: tuple[str, str] = ALICE) -> None:
-        async with self.lanes.turn(lane):
+        async with self.lanes.line_up(lane) as turn:
+            await turn.begin()
             self.order.append(name)
             self._endings[name] = asyncio.get_running_loop().create_future()
             await self._endings[name]
@@ -125,3 +130,46 @@ async def test_a_refusal_that_a_cancelled_send_never_sees_is_no_loose_end() -> N
     assert isinstance(results[1], asyncio.CancelledError | EarlierSendFailedError)
     assert len(sends.lanes) == 0
     assert problems == []
+
+
+async def test_a_place_counts_from_the_call_and_not_from_its_wait() -> None:
+    lanes = KeyLanes()
+    order: list[str] = []
+    first, second = lanes.line_up(ALICE), lanes.line_up(ALICE)
+
+    async def wait_in(name: str, turn: Turn) -> None:
+        async with turn:
+            await turn.begin()
+            order.append(name)
+
+    later = asyncio.ensure_future(wait_in("second", second))
+    await settle()
+    assert order == []
+    await wait_in("first", first)
+    await later
+    assert order == ["first", "second"]
+    assert len(lanes) == 0
+
+
+async def test_who_leaves_before_its_turn_holds_up_nobody() -> None:
+    lanes = KeyLanes()
+    turns = [lanes.line_up(ALICE) for _ in range(3)]
+    turns[1].leave()
+    turns[0].leave()
+    turns[0].leave()
+    await turns[2].begin()
+    assert len(lanes) == 1
+    turns[2].leave()
+    assert len(lanes) == 0
+
+
+async def test_a_message_that_breaks_a_rule_refuses_nobody() -> None:
+    sends = Sends()
+    first, second = sends.begin("1"), sends.begin("2")
+    await settle()
+    await sends.end("1", MessageRejectedError("too large"))
+    assert sends.order == ["1", "2"]
+    await sends.end("2")
+    await second
+    with pytest.raises(MessageRejectedError):
+        await first

@@ -18,9 +18,11 @@ from rockhopper.client import (
 )
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.receipts import SendReceipt
+from rockhopper.client.sending import outgoing
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.store.message_codec import decode_batch
 from tests.support.fake_server import FakeServer, route
+from tests.support.held_call import HeldCall
 from tests.support.held_clock import HeldClock
 from tests.support.turns import until
 from tests.unit.client.test_producer import stored
@@ -259,6 +261,27 @@ async def test_batches_for_one_queue_keep_the_order_of_the_calls(server: FakeSer
     async with opened(server, Linger(0, count_max=7)) as producer:
         await several(producer, 100, queue=1)
     assert [body for batch in batches(server) for body in batch] == [b"%d" % n for n in range(100)]
+
+
+@pytest.mark.parametrize("linger", [None, Linger(0)])
+async def test_messages_to_one_queue_do_not_overtake_one_that_is_compressed(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch, linger: Linger | None
+) -> None:
+    compress = HeldCall(result=b"smaller")
+    monkeypatch.setattr(outgoing, "compress_zlib", compress)
+    async with Producer(server.address, linger=linger, timeout_s=30) as producer:
+        large = asyncio.ensure_future(producer.send("orders", bytes(100_000), queue=0))
+        await compress.has_begun.wait()
+        small = [
+            asyncio.ensure_future(producer.send("orders", b"1", queue=0)),
+            asyncio.ensure_future(producer.send(Message("orders", b"2"), queue=0)),
+        ]
+        await producer.send("orders", b"elsewhere", queue=1)
+        assert not any(each.done() for each in [large, *small])
+        compress.release()
+        await asyncio.gather(large, *small)
+    bodies = [body for batch in batches(server) for body in batch]
+    assert bodies == [b"elsewhere", b"smaller", b"1", b"2"]
 
 
 async def test_who_is_cancelled_while_lingering_is_not_in_the_batch(server: FakeServer) -> None:

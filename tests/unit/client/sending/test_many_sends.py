@@ -22,9 +22,11 @@ from rockhopper.client import (
 )
 from rockhopper.client.middleware.hooks import SendNext
 from rockhopper.client.receipts import SendReceipt
+from rockhopper.client.sending import many_sends
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.store.message_codec import decode_batch
 from tests.support.fake_server import FakeServer, route
+from tests.support.turns import until
 from tests.unit.client.sending.test_lingering import batches
 from tests.unit.client.test_producer import stored
 
@@ -59,6 +61,10 @@ def opened(server: FakeServer, **more: Any) -> Producer:
 
 def numbered(count: int, **more: Any) -> list[Message]:
     return [Message("orders", b"%d" % number, **more) for number in range(count)]
+
+
+def list_bodies(server: FakeServer) -> list[bytes]:
+    return [body for batch in batches(server) for body in batch]
 
 
 async def test_each_message_has_its_own_receipt_in_their_order(
@@ -235,6 +241,58 @@ async def test_nothing_overtakes_a_message_of_its_key_that_failed(
     kinds = [type(each) for each in caught.value.outcomes]
     assert kinds == [RequestRefusedError, RequestRefusedError, EarlierSendFailedError]
     assert server.requests_of(310) == []
+
+
+@pytest.mark.parametrize("count", [1, 3, 2500])
+async def test_later_sends_do_not_overtake_its_keys(
+    producer: Producer, server: FakeServer, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(many_sends, "_SLICE_COUNT", 1000)
+    late = Message("orders", b"late", sharding_key="k")
+    await asyncio.gather(
+        producer.send_many(numbered(count, sharding_key="k")),
+        producer.send(late),
+        producer.send_many([late, late]),
+        producer.send_batch([late]),
+        producer.send_oneway(late),
+    )
+    await until(lambda: len(list_bodies(server)) == count + 5)
+    bodies = list_bodies(server)
+    assert bodies[:count] == [b"%d" % number for number in range(count)]
+    assert set(bodies[count:]) == {b"late"}
+
+
+async def test_a_batch_refused_as_invalid_refuses_nobody_of_its_key(
+    producer: Producer, server: FakeServer
+) -> None:
+    server.on(320, lambda request: Command(13, remark="too large"))
+    await asyncio.gather(
+        producer.send_many(numbered(2500, sharding_key="k")),
+        producer.send(Message("orders", b"2500", sharding_key="k")),
+    )
+    bodies = [request.body for request in server.requests_of(310)]
+    assert bodies == [b"%d" % number for number in range(2501)]
+
+
+async def test_messages_behind_one_that_a_refused_batch_contained_fail_with_it(
+    producer: Producer, server: FakeServer
+) -> None:
+    server.on(320, lambda request: Command(13))
+    server.on(310, lambda request: Command(13) if request.body == b"1" else stored(1)(request))
+    messages = [*numbered(3, sharding_key="k"), Message("orders", b"x" * 5000, sharding_key="k")]
+    many, after = await asyncio.gather(
+        producer.send_many(messages),
+        producer.send(messages[0]),
+        return_exceptions=True,
+    )
+    assert isinstance(many, NotAllSentError)
+    assert [type(each) for each in many.outcomes] == [
+        SendReceipt,
+        RequestRefusedError,
+        EarlierSendFailedError,
+        EarlierSendFailedError,
+    ]
+    assert isinstance(after, EarlierSendFailedError)
 
 
 async def test_what_is_no_message_is_refused_before_any_is_sent(

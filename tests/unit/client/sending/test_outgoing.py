@@ -38,7 +38,7 @@ def test_a_body_above_4096_bytes_is_a_zlib_stream_and_says_so(policy: OutgoingPo
     assert outgoing.sys_flag == 0x301
 
 
-async def test_a_large_body_is_compressed_in_a_thread_and_keyed_messages_keep_their_order(
+async def test_a_large_body_is_compressed_in_a_thread_and_messages_to_one_queue_keep_their_order(
     policy: OutgoingPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[int] = []
@@ -50,10 +50,10 @@ async def test_a_large_body_is_compressed_in_a_thread_and_keyed_messages_keep_th
         return zlib.compress(data)
 
     monkeypatch.setattr(outgoing_module, "compress_zlib", compress)
-    large = Message("orders", bytes(1 << 20), sharding_key="k")
-    first = asyncio.create_task(policy.prepare_apart(large))
-    second = asyncio.create_task(policy.prepare_apart(Message("orders", b"2", sharding_key="k")))
-    await policy.prepare_apart(Message("orders", b"3"))
+    large = Message("orders", bytes(1 << 20))
+    first = asyncio.create_task(policy.prepare_apart(large, 0))
+    second = asyncio.create_task(policy.prepare_plain_apart("orders", b"2", 0))
+    await policy.prepare_apart(Message("orders", b"3"), 1)
     assert not first.done()
     assert not second.done()
     may_go_on.set()
