@@ -22,10 +22,8 @@ from rockhopper.client.sending.group_sender import GroupSender
 from rockhopper.client.sending.key_lanes import find_lane
 from rockhopper.client.sending.lingering import Linger, Lingering, must_go_ahead
 from rockhopper.client.sending.many_sends import ManySends
-from rockhopper.client.sending.outgoing import (
-    OutgoingMessage,
-    OutgoingPolicy,
-)
+from rockhopper.client.sending.outgoing import APART_SIZE_BYTES, OutgoingMessage, OutgoingPolicy
+from rockhopper.client.sending.pending_sends import PendingSends
 from rockhopper.client.sending.recall import read_broker_of_handle, read_topic_and_handle
 from rockhopper.client.sending.request_reply import PendingRequests, find_reply_address
 from rockhopper.client.sending.send_headers import send_fields
@@ -130,6 +128,7 @@ class Producer(ClosedAtEnd):
         self._lingering = (
             None if linger is None else Lingering(linger, self._policy, self.sender, timeout_s)
         )
+        self._pending = PendingSends()
         self.requests = PendingRequests(self.session)
         self.trace: MessageTrace | None = None
         if trace:
@@ -150,13 +149,15 @@ class Producer(ClosedAtEnd):
     async def close(self) -> None:
         """Send everything that is pending, then close.
 
-        Lingering messages are sent at once, and `close` waits for them.
+        Lingering messages are sent at once. `close` waits for the outcome of every send.
         """
         self.session.check_loop()
         lingering, self._lingering = self._lingering, None
         try:
-            if lingering is not None and not self.session.is_inherited:
-                await lingering.close()
+            if not self.session.is_inherited:
+                if lingering is not None:
+                    await lingering.close()
+                await self._pending.wait_until_none()
             if self.trace is not None and not self.session.is_inherited:
                 await self.trace.close()
         finally:
@@ -189,15 +190,16 @@ class Producer(ClosedAtEnd):
             and properties is None
             and not self._hooks.send
         ):
-            is_odd = len(body) > APART_SIZE_BYTES or queue is not None
-            if is_odd and self._policy.must_wait(body, queue):
-                prepared = await self._policy.prepare_plain_apart(message, body, queue)
-                lingering = self._lingering
-            else:
-                prepared = self._policy.prepare_plain(message, body)
-            if lingering is not None:
-                return await lingering.send(prepared, queue, timeout_s)
-            return (await self.sender.send(prepared, [prepared], queue, timeout_s))[0]
+            with self._pending:
+                is_odd = len(body) > APART_SIZE_BYTES or queue is not None
+                if is_odd and self._policy.must_wait(body, queue):
+                    prepared = await self._policy.prepare_plain_apart(message, body, queue)
+                    lingering = self._lingering
+                else:
+                    prepared = self._policy.prepare_plain(message, body)
+                if lingering is not None:
+                    return await lingering.send(prepared, queue, timeout_s)
+                return (await self.sender.send(prepared, [prepared], queue, timeout_s))[0]
         whole = _as_message(message, encode_value(self._serializer, body), tags, keys, properties)
         deliver = partial(self._send_whole, queue, timeout_s)  # a closure would cost every call
         return (await self._through_hooks("send", [whole], deliver))[0]
@@ -328,10 +330,11 @@ class Producer(ClosedAtEnd):
         messages: list[Message],
         deliver: Callable[[list[Message]], Awaitable[Sequence[SendReceipt]]],
     ) -> Sequence[SendReceipt]:
-        if not self._hooks.send:
-            return await deliver(messages)
-        sending = Sending(messages, operation, self._group, self.session.client_id)
-        return await self._hooks.sent(sending, lambda sending: deliver(sending.messages))
+        with self._pending:
+            if not self._hooks.send:
+                return await deliver(messages)
+            sending = Sending(messages, operation, self._group, self.session.client_id)
+            return await self._hooks.sent(sending, lambda sending: deliver(sending.messages))
 
     async def request(
         self,

@@ -92,7 +92,7 @@ class GroupSender:
             return await self.send(*await prepare(), choice, timeout_s)
         async with self.lanes.line_up(lane) as turn:
             whole, parts = await prepare()
-            await turn.begin()
+            await turn.wait()
             return await self.send(whole, parts, choice, timeout_s)
 
     async def send_oneway(
@@ -105,7 +105,7 @@ class GroupSender:
             return
         async with self.lanes.line_up(lane) as turn:
             outgoing, _ = await prepare()
-            await turn.begin()
+            await turn.wait()
             try:
                 async with asyncio.timeout(self._timeout_s):
                     await self._send_oneway(outgoing, choice)

@@ -48,7 +48,7 @@ class Turn:
             self.fail(error)
         self.leave()
 
-    async def begin(self) -> None:
+    async def wait(self) -> None:
         """Wait for the turn. Raises EarlierSendFailedError."""
         if self._place is not None and (refusal := await self._place) is not None:
             raise refusal

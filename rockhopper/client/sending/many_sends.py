@@ -142,7 +142,7 @@ class ManySends:
             return await self._send_batches(series)
         async with series.turn:
             try:
-                await series.turn.begin()
+                await series.turn.wait()
             except ClientError as error:
                 return series.fail_from(0, error)
             return await self._send_batches(series)

@@ -148,7 +148,7 @@ class OutgoingPolicy:
             yield
             return
         async with self._queues.line_up((topic, queue)) as turn:
-            await turn.begin()
+            await turn.wait()
             yield
 
     async def _compressed_apart(self, body: bytes) -> bytes | None:

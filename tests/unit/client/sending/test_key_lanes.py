@@ -27,7 +27,7 @@ class Sends:
 
     async def send(self, name: str, lane: tuple[str, str] = ALICE) -> None:
         async with self.lanes.line_up(lane) as turn:
-            await turn.begin()
+            await turn.wait()
             self.order.append(name)
             self._endings[name] = asyncio.get_running_loop().create_future()
             await self._endings[name]
@@ -139,7 +139,7 @@ async def test_a_place_counts_from_the_call_and_not_from_its_wait() -> None:
 
     async def wait_in(name: str, turn: Turn) -> None:
         async with turn:
-            await turn.begin()
+            await turn.wait()
             order.append(name)
 
     later = asyncio.ensure_future(wait_in("second", second))
@@ -157,7 +157,7 @@ async def test_who_leaves_before_its_turn_holds_up_nobody() -> None:
     turns[1].leave()
     turns[0].leave()
     turns[0].leave()
-    await turns[2].begin()
+    await turns[2].wait()
     assert len(lanes) == 1
     turns[2].leave()
     assert len(lanes) == 0
