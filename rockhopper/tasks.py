@@ -144,13 +144,14 @@ def leave_behind(tasks: Collection[asyncio.Task[Any]]) -> None:
 
     `asyncio.run` cancels all remaining tasks, and waits for them. It would wait without end for
     these, and for application code that they started with `run_apart`. They run as long as the
-    event loop does.
+    event loop does; asyncio does not log that they are destroyed then.
     """
     settling = _settle.__code__
     for task in (*tasks, *asyncio.all_tasks()):
         code = getattr(task.get_coro(), "cr_code", None)
         if task.cancelling() and (code is settling or task in tasks):
             _unregister_task(task)
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
 def end_tasks(tasks: Iterable[asyncio.Future[Any] | None]) -> asyncio.Future[list[Any]]:
