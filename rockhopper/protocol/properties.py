@@ -85,15 +85,16 @@ SYSTEM_PROPERTIES = frozenset(
 # Properties that a broker adds to a copy of a message, and that the copy can do without. The first
 # is left out first.
 OPTIONAL_PROPERTIES = (
-    PROPERTY_TRANSACTION_CHECK_TIMES,
-    PROPERTY_TIMER_ROLL_TIMES,
     PROPERTY_TIMER_DEQUEUE_MS,
     PROPERTY_TIMER_ENQUEUE_MS,
+    PROPERTY_TIMER_ROLL_TIMES,
+    PROPERTY_TRANSACTION_CHECK_TIMES,
     PROPERTY_WAIT,
     PROPERTY_TRANSACTION_ID,
     PROPERTY_FIRST_POP_TIME,
     PROPERTY_ORIGIN_MESSAGE_ID,
 )
+DEAD_LETTER_OPTIONAL_PROPERTIES = (*OPTIONAL_PROPERTIES, PROPERTY_DELAY_LEVEL, PROPERTY_RETRY_TOPIC)
 
 _DIGITS_MAX = 18
 _INT64_MAX = 2**63 - 1
@@ -139,15 +140,19 @@ def fit_properties(
     text = join_properties(properties)
     if len(text) * _UTF_8_BYTES_MAX <= size_bytes_max:
         return properties
-    excess_bytes = len(text.encode("utf-8", "replace")) - size_bytes_max
+    excess_bytes = properties_size_bytes(properties) - size_bytes_max
     fitting = dict(properties)
     for name in optional:
         if excess_bytes <= 0:
             break
         if name in fitting:
-            part = join_properties({name: fitting.pop(name)})
-            excess_bytes -= len(part.encode("utf-8", "replace"))
+            excess_bytes -= properties_size_bytes({name: fitting.pop(name)})
     return fitting
+
+
+def properties_size_bytes(properties: dict[str, str]) -> int:
+    """Return the size of the encoded *properties* of a stored message."""
+    return len(join_properties(properties).encode("utf-8", "replace"))
 
 
 def decode_properties(text: str | bytes) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from rockhopper.protocol.errors import FieldError
 from rockhopper.protocol.names import RETRY_PREFIX, pop_retry_topic
+from rockhopper.protocol.properties import PROPERTY_POP_CK, properties_size_bytes
 
 NORMAL, RETRY_V1, RETRY_V2 = "0", "1", "2"
 ORDERLY_REVIVE_QUEUE = 999
@@ -60,6 +61,15 @@ def format_extra_info(
         f"{start_offset} {pop_ms} {invisible_ms} {revive_queue_id} {retry_flag} {broker_name} "
         f"{queue_id} {offset}"
     )
+
+
+def extra_info_size_bytes_max(broker_name: str) -> int:
+    """Return how many bytes the property POP_CK of a message of a retry topic takes at most."""
+    most = 2**63 - 1
+    text = format_extra_info(
+        most, most, most, ORDERLY_REVIVE_QUEUE, RETRY_V1, broker_name, 2**31 - 1, most
+    )
+    return properties_size_bytes({PROPERTY_POP_CK: text})
 
 
 def retry_flag(group: str, topic: str, popped_from: str) -> str:

@@ -82,12 +82,34 @@ class PopAnswer:
         flag: str,
         broker_name: str,
     ) -> None:
-        """Add the messages of one queue; those of a retry topic get their original topic back."""
-        self.found.append(FoundMessages(flag, queue_id, start, [offset for offset, _ in found]))
-        self.count += len(found)
+        """Add the messages of one queue; those of a retry topic get their original topic back.
+
+        A message without room for its receipt, which another broker may have put into the retry
+        topic, is left out: ``Reviving`` makes it a dead letter after the invisible time.
+        """
         if flag == NORMAL:
-            self.records += [record for _, record in found]
-            return
+            records = [record for _, record in found]
+            offsets = [offset for offset, _ in found]
+        else:
+            records, offsets = self._encode_retries(
+                queue_id, start, found, flag=flag, broker_name=broker_name
+            )
+        if offsets:
+            self.found.append(FoundMessages(flag, queue_id, start, offsets))
+            self.count += len(offsets)
+            self.records += records
+
+    def _encode_retries(
+        self,
+        queue_id: int,
+        start: int,
+        found: list[tuple[int, bytes]],
+        *,
+        flag: str,
+        broker_name: str,
+    ) -> tuple[list[bytes], list[int]]:
+        records: list[bytes] = []
+        offsets: list[int] = []
         for offset, record in found:
             message = decode_message(record)
             message.topic = self.topic
@@ -101,7 +123,12 @@ class PopAnswer:
                 queue_id,
                 offset,
             )
-            self.records.append(encode_stored_message(message))
+            try:
+                records.append(encode_stored_message(message))
+            except ValueError:
+                continue
+            offsets.append(offset)
+        return records, offsets
 
     def add_order_counts(self, queue_id: int, offsets: list[int], counts: dict[int, int]) -> None:
         """Add the number of earlier deliveries of messages of an orderly pop."""

@@ -1,9 +1,9 @@
 """Redelivery of popped messages that were not acknowledged in time.
 
 Each message is stored again: in the group's pop retry topic, ``%RETRY%group+topic``, with its
-reconsume count increased; or in ``%DLQ%group`` if it was redelivered retryMaxTimes times. The
-original is forgotten only after the copy is stored, so a crash in between redelivers the message
-twice.
+reconsume count increased; or in ``%DLQ%group`` if it was redelivered retryMaxTimes times, or if its
+properties leave no room for the receipt of a redelivery. The original is forgotten only after the
+copy is stored, so a crash in between redelivers the message twice.
 
 One timer runs for the earliest visible time. A turn copies at most ``MESSAGES_PER_TURN``. While
 the store refuses, everything waits.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from rockhopper.broker.features.pop.extra_info import origin_topic
+from rockhopper.broker.features.pop.extra_info import extra_info_size_bytes_max, origin_topic
 from rockhopper.broker.features.pop.lanes import Lane
 from rockhopper.broker.features.pop.polling import PopPolling
 from rockhopper.broker.features.pop.state import PopState
@@ -33,12 +33,16 @@ from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.message_ids import decode_offset_message_id
 from rockhopper.protocol.names import is_retry_topic, pop_retry_topic, retry_topic
 from rockhopper.protocol.properties import (
+    DEAD_LETTER_OPTIONAL_PROPERTIES,
+    PROPERTIES_SIZE_BYTES_MAX,
     PROPERTY_DELAY_LEVEL,
     PROPERTY_FIRST_POP_TIME,
     PROPERTY_ORIGIN_MESSAGE_ID,
     PROPERTY_POP_CK,
     PROPERTY_RETRY_TOPIC,
     PROPERTY_WAIT,
+    fit_properties,
+    properties_size_bytes,
 )
 from rockhopper.protocol.store.message_codec import decode_message
 
@@ -55,6 +59,7 @@ class Reviving:
 
     def __init__(self, state: PopState, kernel: Kernel, polling: PopPolling) -> None:
         self._settings = kernel.config.pop
+        self._receipt_size_bytes_max = extra_info_size_bytes_max(kernel.config.broker_name)
         self._lanes = state.lanes
         self._polling = polling
         self._store = kernel.store
@@ -241,8 +246,24 @@ class Reviving:
             return self.bury(lane, message)
         properties = _properties_of_copy(message)
         properties.setdefault(PROPERTY_FIRST_POP_TIME, str(entry.pop_ms))
-        if lane.group in self.pulling_groups and not is_pulled:
+        to_pulled = lane.group in self.pulling_groups and not is_pulled
+        size_bytes_max = PROPERTIES_SIZE_BYTES_MAX
+        if to_pulled:
             properties.setdefault(PROPERTY_RETRY_TOPIC, origin_name)
+        else:
+            size_bytes_max -= self._receipt_size_bytes_max
+        properties = fit_properties(properties, size_bytes_max=size_bytes_max)
+        if properties_size_bytes(properties) > size_bytes_max:
+            log.error(
+                "the properties of a popped message leave no room for those of a redelivery: it "
+                "becomes a dead letter",
+                topic=lane.topic,
+                group=lane.group,
+                queue=lane.queue_id,
+                queue_offset=offset,
+            )
+            return self.bury(lane, message)
+        if to_pulled:
             topic = self._topics.ensure_retry_topic(lane.group, group.retry_queue_nums)
         else:
             topic = self._retry_topic(lane, origin_name)
@@ -264,6 +285,7 @@ class Reviving:
         properties[PROPERTY_RETRY_TOPIC] = origin
         properties[PROPERTY_DELAY_LEVEL] = "0"
         properties[PROPERTY_WAIT] = "false"
+        properties = fit_properties(properties, DEAD_LETTER_OPTIONAL_PROPERTIES)
         topic = self._topics.ensure_dlq_topic(lane.group)
         if not self._store_copy(topic.name, message, properties):
             return False

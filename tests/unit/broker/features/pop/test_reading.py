@@ -59,6 +59,17 @@ def test_records_of_a_retry_topic_get_their_topic_back_and_say_where_they_wait()
     assert message.properties == {"TAGS": "a", "POP_CK": "8 1000 60000 3 1 broker-a 2 9"}
 
 
+def test_a_record_without_room_for_its_receipt_is_left_out() -> None:
+    full = encode_message(topic="%RETRY%g_orders", properties="my\x01" + "x" * 32_763 + "\x02")
+    answer = PopAnswer("orders", 1000, 60_000, 3)
+    answer.append_messages(2, 8, [(8, full), *found(9)], flag=RETRY_V1, broker_name="b")
+    assert [message.queue_offset for message in decode_messages(answer.body())] == [9]
+    assert (answer.count, answer.ext()["msgOffsetInfo"]) == (1, "1 2 9")
+    alone = PopAnswer("orders", 1000, 60_000, 3)
+    alone.append_messages(2, 8, [(8, full)], flag=RETRY_V1, broker_name="b")
+    assert (alone.count, alone.found) == (0, [])
+
+
 def test_an_empty_answer_names_no_offsets() -> None:
     ext = PopAnswer("orders", 1000, 60_000, 3).ext()
     assert set(ext) == {"popTime", "invisibleTime", "reviveQid", "restNum"}

@@ -10,7 +10,7 @@ from rockhopper.broker.features.pop import reviving as module
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.store.files.errors import DiskFullError, RecordTooLargeError
 from rockhopper.broker.store.put import MessageToStore
-from rockhopper.protocol.properties import encode_properties
+from rockhopper.protocol.properties import PROPERTIES_SIZE_BYTES_MAX, encode_properties
 from tests.support.pop_world import GROUP, RETRY, TOPIC, PopWorld
 
 
@@ -201,3 +201,61 @@ def test_a_copy_has_no_property_that_only_the_broker_writes(world: PopWorld) -> 
     (again,) = world.pop()
     assert again.message.properties["KEYS"] == "k"
     assert forged.keys().isdisjoint(again.message.properties)
+
+
+def test_a_message_with_a_separator_in_a_value_is_redelivered(world: PopWorld) -> None:
+    world.send(b"odd", "my\x01a\x01b\x02")
+    world.send(b"usual")
+    assert len(world.pop()) == 2
+    world.pass_time(1000)
+    again = world.pop()
+    assert [each.body for each in again] == [b"odd", b"usual"]
+    assert again[0].message.properties["my"] == "a\x01b"
+
+
+# Room for all properties that a broker adds, for some, for a receipt only, and for none.
+@pytest.mark.parametrize(
+    ("room_bytes", "is_dead"),
+    [(300, False), (250, False), (220, False), (180, False), (100, True), (20, True), (0, True)],
+)
+def test_long_properties_are_redelivered_or_kept_as_a_dead_letter(
+    world: PopWorld, room_bytes: int, is_dead: bool
+) -> None:
+    value = "x" * (PROPERTIES_SIZE_BYTES_MAX - room_bytes - len("my\x01\x02"))
+    world.send(b"long", f"my\x01{value}\x02")
+    world.send(b"short")
+    for _ in range(2):
+        assert [each.body for each in world.pop()][-1] == b"short"
+        world.pass_time(1000)
+    again = {each.body: each.message for each in world.pop()}
+    dead = {each.body: each for each in world.dead()}
+    assert set(dead) == ({b"long"} if is_dead else set())
+    assert set(again) == {b"long", b"short"} - set(dead)
+    found = (dead if is_dead else again)[b"long"]
+    assert found.properties["my"] == value
+    assert found.properties.get("RETRY_TOPIC") == (TOPIC if is_dead and room_bytes >= 20 else None)
+
+
+def test_a_message_that_becomes_a_dead_letter_too_early_is_named_once(world: PopWorld) -> None:
+    world.send(b"long", "my\x01" + "x" * (PROPERTIES_SIZE_BYTES_MAX - 4) + "\x02")
+    assert len(world.pop()) == 1
+    with capture_logs() as logs:
+        world.pass_time(1000)
+        world.pass_time(3_600_000)
+    errors = [entry for entry in logs if entry["log_level"] == "error"]
+    assert [(entry["topic"], entry["queue_offset"]) for entry in errors] == [(TOPIC, 0)]
+    world.flush()
+    assert world.lanes_in_flight == 0
+
+
+def test_a_stored_copy_without_room_for_its_receipt_becomes_a_dead_letter(world: PopWorld) -> None:
+    """Apache's broker may have stored it."""
+    due(world)
+    assert world.pop_service.reviving.turn()
+    long = "my\x01" + "x" * (PROPERTIES_SIZE_BYTES_MAX - 4) + "\x02"
+    for body, properties in ((b"long", long), (b"short", "")):
+        world.store.put(MessageToStore(RETRY, 0, body, properties))
+    assert [each.body for each in world.pop()] == [b"0", b"short"]
+    world.pass_time(1000)
+    assert [each.body for each in world.pop()] == [b"0", b"short"]
+    assert [each.body for each in world.dead()] == [b"long"]
