@@ -535,6 +535,8 @@ class Dispatcher:
         task = run_in_background(self._finish(request, result), "a slow request")
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
+        if isinstance(result, Coroutine):  # it may be cancelled before it awaits the result
+            task.add_done_callback(lambda _task: result.close())
         return None
 
     async def _finish(self, request: Request, result: Awaitable[Response | None]) -> None:

@@ -2,8 +2,9 @@
 
 import asyncio
 import errno
+import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ from rockhopper.protocol.codes import FLAG_ONEWAY, ResponseCode
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.errors import FieldError
 from rockhopper.protocol.frame import FrameDecoder
+from rockhopper.tasks import end_tasks
 from tests.support.peers import Peer
 
 
@@ -155,6 +157,23 @@ async def test_slow_requests_of_one_connection_are_limited_until_they_end() -> N
     assert len(peer.written) == SLOW_REQUESTS_PER_CONNECTION_MAX
     assert dispatcher.dispatch(peer.connection, Command(99, opaque=1)) == b""
     await asyncio.gather(*dispatcher.tasks)
+
+
+async def test_slow_requests_that_are_cancelled_before_their_turn_are_closed() -> None:
+    async def serve_slowly(_: Request) -> Response:
+        return Response()
+
+    made: list[Coroutine[Any, Any, Response]] = []
+
+    def process(request: Request) -> Coroutine[Any, Any, Response]:
+        made.append(serve_slowly(request))
+        return made[-1]
+
+    dispatcher = Dispatcher({99: serves(process)}, AccessRules(remote_admin=False))
+    for opaque in range(2):
+        dispatcher.dispatch(Peer().connection, Command(99, opaque=opaque))
+    await end_tasks(dispatcher.tasks)
+    assert list(map(inspect.getcoroutinestate, made)) == [inspect.CORO_CLOSED] * 2
 
 
 def test_a_wrap_sees_requests_only_while_it_has_objects() -> None:
