@@ -29,6 +29,11 @@ from rockhopper.protocol.times import aware_ms, check_ms
 _SEPARATORS = frozenset("\x01\x02")
 _DELAY_LEVELS = len(DEFAULT_DELAY_LEVELS.split())
 _OLD_DELAY = "delay_ms is now delay_s, in seconds"
+_ARGUMENTS = {
+    PROPERTY_TAGS: "tags",
+    PROPERTY_KEYS: "keys",
+    PROPERTY_SHARDING_KEY: "sharding_key",
+}
 _NO_TIMES = (None, None, None, None, None)
 
 
@@ -85,24 +90,25 @@ class Message:
         blanks.
 
         Raises:
-            TypeError: *body* is not bytes, a key is not a string, a delay is not a number, or
-                *deliver_at* is not a datetime.
+            TypeError: an argument has another type.
             ValueError: a property's name is reserved, or a property is empty or contains the
                 characters 1 or 2; a key contains a blank; two delivery times are given, or one
                 without a time zone; a level is below 0.
         """
+        if not isinstance(topic, str):
+            raise TypeError(f"a topic must be a string, not {type(topic).__name__}: {topic!r:.80}")
         if not isinstance(body, (bytes, bytearray, memoryview)):
             raise wrong_body(body)
         times = (delay_level, delay_s, deliver_at_ms, deliver_at, delay_ms)
         if times != _NO_TIMES:
             delay_s = _check_delay(times, delay_s, delay_ms)
-        if priority is not None and priority < 0:
-            raise ValueError(f"priority is {priority}: it must be 0 or above")
+        if priority is not None:
+            _check_priority(priority)
         self.topic = topic
         self.body = bytes(body)
         self.tags = tags or None
         self._keys = message_keys(keys) if keys != () else ()
-        self.properties = dict(properties) if properties else {}
+        self.properties = _copy_properties(properties) if properties else {}
         self.flag = flag
         self.delay_level = delay_level
         self.delay_s = delay_s
@@ -153,6 +159,8 @@ class Message:
 
     def _check_properties(self) -> None:
         for name in self.properties:
+            if not isinstance(name, str):
+                raise TypeError(f"the name of property {name!r} must be a string")
             if name in SYSTEM_PROPERTIES:
                 raise ValueError(f"property '{name}' belongs to RocketMQ: choose another name")
         for name, value in self.wire_properties().items():
@@ -204,7 +212,7 @@ def message_keys(keys: str | Iterable[str]) -> tuple[str, ...]:
     """
     if isinstance(keys, str):
         return tuple(key for key in keys.split(" ") if key)
-    if not hasattr(keys, "__iter__"):
+    if isinstance(keys, bytes | bytearray) or not hasattr(keys, "__iter__"):
         raise TypeError(f"keys must be a string or a sequence of strings, not {keys!r}")
     keys = tuple(keys)
     for key in keys:
@@ -222,14 +230,14 @@ def _check_delay(
 ) -> float | None:
     if delay_ms is not None:
         warnings.warn(_OLD_DELAY, DeprecationWarning, stacklevel=3)
+        _check_number("delay_ms", delay_ms, "milliseconds")
         delay_s = delay_ms / 1000
     if sum(time is not None for time in times) > 1:
         raise ValueError(
             "delay_level, delay_s, deliver_at_ms and deliver_at are mutually exclusive: pass one"
         )
     if delay_s is not None:
-        if isinstance(delay_s, bool) or not isinstance(delay_s, int | float):
-            raise TypeError(f"delay_s is {delay_s!r}: it must be a number of seconds")
+        _check_number("delay_s", delay_s, "seconds")
         if not 0 <= delay_s < math.inf:
             raise ValueError(f"delay_s is {delay_s}: it must be finite, and 0 or above")
     if times[2] is not None:
@@ -237,6 +245,11 @@ def _check_delay(
     if times[0] is not None:
         check_delay_level(times[0], least=0)
     return delay_s
+
+
+def _check_number(name: str, value: object, unit: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} is {value!r}: it must be a number of {unit}")
 
 
 def wrong_body(body: object) -> TypeError:
@@ -265,16 +278,34 @@ def check_delay_level(level: object, *, least: int) -> None:
         )
 
 
+def _check_priority(priority: object) -> None:
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise TypeError(f"priority is {priority!r}: it must be a whole number")
+    if priority < 0:
+        raise ValueError(f"priority is {priority}: it must be 0 or above")
+
+
+def _copy_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    try:
+        return dict(properties)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"properties is {type(properties).__name__}: it must be a mapping of strings, as in "
+            '{"region": "eu"}'
+        ) from None
+
+
 def _check_property(name: str, value: str) -> None:
+    what = _ARGUMENTS.get(name) or f"property {name!r}"
     if not isinstance(value, str):
-        raise TypeError(f"property '{name}' is {type(value).__name__}: it must be a string")
+        raise TypeError(f"{what} is {type(value).__name__}: it must be a string")
     if not name or not value:
-        raise ValueError(f"property {name!r} or its value is empty, so it would be lost in transit")
+        raise ValueError(f"{what} is {value!r}: an empty name or value would be lost in transit")
     if not _SEPARATORS.isdisjoint(name) or not _SEPARATORS.isdisjoint(value):
-        raise ValueError(f"property {name!r} holds the character 1 or 2, which separate properties")
+        raise ValueError(f"{what} holds the character 1 or 2, which separate properties")
     for text in (name, value):
         if not text.isascii() and (reason := surrogate_error(text)):
-            raise ValueError(f"property {name!r} {reason}")
+            raise ValueError(f"{what} {reason}")
 
 
 @dataclass(slots=True)

@@ -71,7 +71,7 @@ def test_keys_that_are_no_sequence_are_explained(keys: object) -> None:
 
 @pytest.mark.parametrize("keys", [[1], b"order-1", [None]])
 def test_a_key_that_is_no_string_is_explained(keys: object) -> None:
-    with pytest.raises(TypeError, match="a key must be a string, not"):
+    with pytest.raises(TypeError, match=r"^(a key|keys) must be a string.*, not"):
         Message("T", keys=keys)  # type: ignore[arg-type]
 
 
@@ -203,3 +203,46 @@ def test_a_time_of_delivery_in_another_unit_is_refused(moment: int, said: str) -
 def test_half_a_character_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="half of a character"):
         Message("orders", **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "told"),
+    [
+        ({"topic": None}, TypeError, "a topic must be a string, not NoneType: None"),
+        ({"topic": b"T"}, TypeError, "a topic must be a string, not bytes: b'T'"),
+        ({"topic": ["T"]}, TypeError, "a topic must be a string, not list: ['T']"),
+        ({"body": "text"}, TypeError, "a body must be bytes, not str: text.encode() converts it"),
+        ({"tags": 5}, TypeError, "tags is int: it must be a string"),
+        ({"tags": "\x01"}, ValueError, "tags holds the character 1 or 2, which separate"),
+        ({"keys": b"k"}, TypeError, "keys must be a string or a sequence of strings, not b'k'"),
+        ({"keys": None}, TypeError, "keys must be a string or a sequence of strings, not None"),
+        ({"properties": 5}, TypeError, "properties is int: it must be a mapping of strings, as in"),
+        ({"properties": "ab"}, TypeError, "properties is str: it must be a mapping of strings"),
+        ({"properties": {5: "a"}}, TypeError, "the name of property 5 must be a string"),
+        ({"properties": {"a": 5}}, TypeError, "property 'a' is int: it must be a string"),
+        ({"sharding_key": 5}, TypeError, "sharding_key is int: it must be a string"),
+        (
+            {"sharding_key": ""},
+            ValueError,
+            "sharding_key is '': an empty name or value would be lost in transit",
+        ),
+        ({"priority": "1"}, TypeError, "priority is '1': it must be a whole number"),
+        ({"priority": -1}, ValueError, "priority is -1: it must be 0 or above"),
+        ({"delay_level": "1"}, TypeError, "delay_level is '1': it must be a whole number"),
+        ({"delay_s": "1"}, TypeError, "delay_s is '1': it must be a number of seconds"),
+        ({"deliver_at_ms": "1"}, TypeError, "deliver_at_ms is '1': it must be a whole number"),
+        ({"deliver_at": 1}, TypeError, "deliver_at is 1: it must be a datetime with a time zone"),
+    ],
+)
+def test_a_wrong_argument_is_told_by_its_name(
+    fields: dict[str, Any], error: type[Exception], told: str
+) -> None:
+    with pytest.raises(error) as caught:
+        Message(**{"topic": "T"} | fields)
+    assert str(caught.value).startswith(told)
+
+
+def test_an_old_delay_of_another_type_is_told_by_its_name() -> None:
+    text: Any = "1"
+    with pytest.warns(match="delay_s"), pytest.raises(TypeError, match="delay_ms is '1'"):
+        Message("T", delay_ms=text)
