@@ -6,7 +6,12 @@ from datetime import datetime
 from functools import partial
 from typing import Self, TypedDict, Unpack
 
-from rockhopper.client.arguments import check_count, check_seconds
+from rockhopper.client.arguments import (
+    check_count,
+    check_message,
+    check_seconds,
+    check_send_options,
+)
 from rockhopper.client.errors import MalformedAnswerError, MessageRejectedError, RouteNotFoundError
 from rockhopper.client.middleware.hooks import Hooks, Middleware, Sending, SendOperation
 from rockhopper.client.network.closing import ClosedAtEnd
@@ -182,6 +187,8 @@ class Producer(ClosedAtEnd):
         RequestTimeoutError.
         """
         lingering = self._lingering
+        if not (queue is timeout_s is None):
+            check_send_options(queue, timeout_s)
         if (
             type(message) is str
             and type(body) is bytes
@@ -260,6 +267,7 @@ class Producer(ClosedAtEnd):
         Returns a receipt for each message, in order. A batch cannot contain delayed messages, and
         is not compressed. Raises as `send` does.
         """
+        check_send_options(queue, timeout_s)
         batch = _list_messages(messages)
         if not batch:
             return []
@@ -287,9 +295,10 @@ class Producer(ClosedAtEnd):
         for each message, in order.
 
         Raises NotAllSentError if some messages failed, after the outcome of each is known, and
-        TypeError, ClientStateError before any is sent. If the call is cancelled, each message may
-        or may not have been stored.
+        TypeError, ValueError, ClientStateError before any is sent. If the call is cancelled, each
+        message may or may not have been stored.
         """
+        check_send_options(queue, timeout_s)
         batch = _list_messages(messages)
         if not batch:
             return []
@@ -310,6 +319,7 @@ class Producer(ClosedAtEnd):
         queue: MessageQueue | int | None = None,
     ) -> None:
         """Send one message without an answer from the broker: it may not have been stored."""
+        check_send_options(queue, None)
 
         async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
             (whole,) = messages
@@ -348,8 +358,11 @@ class Producer(ClosedAtEnd):
         `timeout_s` covers the send and the reply. Raises ReplyTimeoutError if no reply arrives in
         time, else as `send` does. Cancelling only stops waiting.
         """
+        check_message(message)
+        check_send_options(queue, None)
         self.session.check_open()
         allowed_s = self._timeout_s if timeout_s is None else timeout_s
+        check_seconds("timeout_s", allowed_s, may_be_zero=True, is_finite=True)
         deadline_s = asyncio.get_running_loop().time() + allowed_s
         correlation_id, properties = self.requests.register(allowed_s)
         try:
@@ -387,6 +400,7 @@ class Producer(ClosedAtEnd):
         Raises MessageRejectedError if the message is not a request, RequestRefusedError if the
         requester has disconnected, else as `send` does.
         """
+        check_send_options(None, timeout_s)
         topic, addressing = find_reply_address(request)
 
         async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
@@ -470,6 +484,10 @@ class Producer(ClosedAtEnd):
 
 
 def _list_messages(messages: Iterable[Message]) -> list[Message]:
+    if isinstance(messages, Message) or not isinstance(messages, Iterable):
+        raise TypeError(
+            f"messages is {messages!r}: it must be a list of Messages; send takes a single one"
+        )
     batch = list(messages)
     for each in batch:
         if not isinstance(each, Message):
@@ -498,9 +516,7 @@ def _as_message(
             f"pass a Message or the name of a topic, not {type(message).__name__}; send_batch "
             "accepts several messages"
         )
-    return Message(
-        message, _as_bytes(body), tags=tags, keys=keys, properties=dict(properties or {})
-    )
+    return Message(message, _as_bytes(body), tags=tags, keys=keys, properties=properties)
 
 
 def _as_bytes(body: bytes | str) -> bytes:

@@ -15,7 +15,7 @@ from typing import Literal, Self
 
 import msgspec
 
-from rockhopper.client.arguments import check_count, check_seconds
+from rockhopper.client.arguments import check_count, check_queue, check_seconds
 from rockhopper.client.consuming.assigned_readers import AssignedReaders
 from rockhopper.client.consuming.face.patterns import (
     TopicFinder,
@@ -94,7 +94,7 @@ class PullConsumer(ClosedAtEnd):
         a credentials file; by default the environment decides.
         """
         check_seconds("request_timeout_s", request_timeout_s)
-        check_seconds("poll_s", poll_s, may_be_zero=True)
+        check_seconds("poll_s", poll_s, may_be_zero=True, is_finite=True)
         check_count("batch_size", batch_size)
         check_serializer("deserializer", deserializer, "decode")
         self._group = group
@@ -235,19 +235,23 @@ class PullConsumer(ClosedAtEnd):
 
     async def seek(self, queue: MessageQueue, position: Position) -> None:
         """Continue at an offset, "earliest", "latest", or the first message since a time."""
+        check_queue(queue)
         reader = self._readers.find(queue)
         await self._readers.seek(reader, await self._resolve(queue, _check_position(position)))
 
     def position(self, queue: MessageQueue) -> int:
         """Return the offset of the next message that this consumer will deliver from `queue`."""
+        check_queue(queue)
         return self._readers.find(queue).position
 
     async def begin_offset(self, queue: MessageQueue) -> int:
         """Return the offset of the oldest message in `queue`."""
+        check_queue(queue)
         return await self._offsets.min_offset(queue)
 
     async def end_offset(self, queue: MessageQueue) -> int:
         """Return the offset that the next message in `queue` will get."""
+        check_queue(queue)
         return await self._offsets.max_offset(queue)
 
     async def pull(
@@ -261,6 +265,8 @@ class PullConsumer(ClosedAtEnd):
         the consumer is closed, also while it waits.
         """
         check_count("max_count", max_count)
+        if timeout_s is not None:
+            check_seconds("timeout_s", timeout_s, may_be_zero=True)
         return await self._receive(partial(self._pull, max_count, timeout_s))
 
     async def _receive(
@@ -302,6 +308,10 @@ class PullConsumer(ClosedAtEnd):
 
         With `wait_s` the broker waits up to that time for a first message.
         """
+        check_queue(queue)
+        check_count("offset", offset, -1)
+        check_count("max_count", max_count)
+        check_seconds("wait_s", wait_s, may_be_zero=True, is_finite=True)
         if not self._hooks.receive:
             return await self._puller.pull(queue, offset, max_count, wait_s)
         results: list[PullResult] = []
@@ -376,6 +386,7 @@ class PullConsumer(ClosedAtEnd):
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """Return the offset that the group has committed for `queue`, or None."""
+        check_queue(queue)
         if self._group is None:
             return None
         return await self._offsets.committed(self._group, queue)
@@ -476,7 +487,14 @@ class _PullIterator:
 def _check_position(position: Position) -> Position:
     if isinstance(position, datetime):
         aware_ms("a position", position)
-    if isinstance(position, int | datetime) or position in ("earliest", "latest"):
+        return position
+    if isinstance(position, int) and not isinstance(position, bool):
+        if not 0 <= position < 1 << 63:
+            raise ValueError(
+                f'{position} is not an offset of a queue: use one from 0 on, "earliest" or "latest"'
+            )
+        return position
+    if position in ("earliest", "latest"):
         return position
     raise ValueError(
         f'{position!r} is not a position: use an offset, a datetime, "earliest" or "latest"'

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import msgspec
 
+from rockhopper.client.arguments import check_message, check_send_options
 from rockhopper.client.callbacks import check_coroutine_function
 from rockhopper.client.errors import (
     BrokerUnreachableError,
@@ -260,6 +261,8 @@ class TransactionProducer(Producer):
         return transaction
 
     async def _prepare(self, message: Message, timeout_s: float | None) -> Transaction:
+        check_message(message)
+        check_send_options(None, timeout_s)
         if message.is_delayed:
             raise MessageRejectedError("a message in a transaction cannot be delayed as well")
 

@@ -98,6 +98,8 @@ _ALLOWED = "letters, digits, '_', '-', '%' and '|'"
 
 def tag_error(tag: str) -> str | None:
     """Return why a tag cannot be sent, as a sentence; None if it can."""
+    if tag.isspace():
+        return f"the tag {tag!r} is blank, so no consumer could subscribe to it: leave it out"
     if tag != tag.strip():
         return (
             f"the tag {tag!r} starts or ends with a blank, so no consumer could subscribe to "

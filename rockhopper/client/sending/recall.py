@@ -8,12 +8,23 @@ import binascii
 
 from rockhopper.client.errors import MessageRejectedError
 from rockhopper.client.receipts import SendReceipt
+from rockhopper.protocol.names import topic_error
 
 
 def read_topic_and_handle(recalled: SendReceipt | tuple[str, str]) -> tuple[str, str]:
-    """Return the topic and the handle of the message to recall. Raises MessageRejectedError."""
+    """Return the topic and the handle of the message to recall.
+
+    Raises MessageRejectedError, TypeError.
+    """
+    if isinstance(recalled, tuple | list) and list(map(type, recalled)) == [str, str]:
+        topic, handle = recalled
+        if reason := topic_error(topic):
+            raise MessageRejectedError(reason)
+        return topic, handle
     if not isinstance(recalled, SendReceipt):
-        return recalled
+        raise TypeError(
+            f"recalled is {recalled!r}: it must be a SendReceipt, or a topic and a recall handle"
+        )
     if recalled.recall_handle is None:
         raise MessageRejectedError(
             f"message {recalled.message_id} cannot be recalled: only messages with delay_s, "

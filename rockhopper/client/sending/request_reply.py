@@ -152,8 +152,12 @@ def decode_reply(command: Command) -> ReceivedMessage:
 def find_reply_address(request: ReceivedMessage) -> tuple[str, dict[str, str]]:
     """Return the topic of a reply to `request` and the properties that address its sender.
 
-    Raises MessageRejectedError if `request` does not ask for a reply.
+    Raises MessageRejectedError if `request` does not ask for a reply, TypeError.
     """
+    if not isinstance(request, ReceivedMessage):
+        raise TypeError(
+            f"request is {request!r}: it must be the ReceivedMessage that asks for a reply"
+        )
     given = request.properties
     names = (PROPERTY_CLUSTER, PROPERTY_CORRELATION_ID, PROPERTY_REPLY_TO_CLIENT)
     missing = [name for name in names if not given.get(name)]
