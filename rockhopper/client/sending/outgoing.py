@@ -6,8 +6,7 @@ compressed in a thread, and only if a sample of the body becomes smaller.
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import overload
 
 import msgspec
@@ -129,29 +128,28 @@ class OutgoingPolicy:
 
         Calls with the same topic and *queue* return in the order in which they were made.
         """
-        async with self._in_order(message.topic, message.body, queue):
-            compressed = await self._compressed_apart(message.body)
-            return self.prepare(message, system=system, sys_flag=sys_flag, compressed=compressed)
+        compressed = None
+        if self.must_wait(message.body, queue):
+            compressed = await self._compressed_apart(message.topic, message.body, queue)
+        return self.prepare(message, system=system, sys_flag=sys_flag, compressed=compressed)
 
     async def prepare_plain_apart(
         self, topic: str, body: bytes, queue: MessageQueue | int | None
     ) -> OutgoingMessage:
         """See prepare_plain and prepare_apart."""
-        async with self._in_order(topic, body, queue):
-            return self.prepare_plain(topic, body, compressed=await self._compressed_apart(body))
+        compressed = await self._compressed_apart(topic, body, queue)
+        return self.prepare_plain(topic, body, compressed=compressed)
 
-    @asynccontextmanager
-    async def _in_order(
+    async def _compressed_apart(
         self, topic: str, body: bytes, queue: MessageQueue | int | None
-    ) -> AsyncGenerator[None]:
-        if queue is None or not self.must_wait(body, queue):
-            yield
-            return
+    ) -> bytes | None:
+        if queue is None:
+            return await self._compress_apart(body)
         async with self._queues.line_up((topic, queue)) as turn:
             await turn.wait()
-            yield
+            return await self._compress_apart(body)
 
-    async def _compressed_apart(self, body: bytes) -> bytes | None:
+    async def _compress_apart(self, body: bytes) -> bytes | None:
         limit = self._compress_above_bytes
         if limit is None or not max(limit, APART_SIZE_BYTES) < len(body):
             return None
