@@ -15,7 +15,7 @@ from rockhopper.client import (
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.sending.group_sender import GroupSender
 from rockhopper.client.sending.outgoing import OutgoingMessage
-from rockhopper.protocol.properties import encode_properties
+from rockhopper.protocol.properties import join_properties
 from tests.support.hang import HANG_S
 from tests.support.turns import until
 
@@ -60,7 +60,7 @@ async def take_all(broker: Broker, count: int) -> list[ReceivedMessage]:
 
 async def forge(broker: Broker, properties: Mapping[str, str]) -> None:
     """Send a dead letter that no group gave up."""
-    told = encode_properties({"UNIQ_KEY": uuid4().hex.upper(), **properties})
+    told = join_properties({"UNIQ_KEY": uuid4().hex.upper(), **properties})
     letter = OutgoingMessage("%DLQ%billing", b"forged", told, "", 0, 0, 0, None)
     async with Admin(broker.nameserver) as admin:
         await GroupSender(admin.session, "anybody", timeout_s=HANG_S, retries=0).send(

@@ -9,7 +9,7 @@ from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import TIMER_TOPIC
-from rockhopper.protocol.properties import encode_properties
+from rockhopper.protocol.properties import encode_properties, join_properties
 from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.killed_store import copy_killed
 from tests.support.peers import Clock
@@ -117,7 +117,7 @@ class TimerRig:
             "f": "0",
             "g": "1234",
             "h": "0",
-            "i": encode_properties(dict(properties)),
+            "i": join_properties(dict(properties)),
             "j": "0",
         }
 

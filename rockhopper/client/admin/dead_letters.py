@@ -54,7 +54,8 @@ from rockhopper.protocol.properties import (
     PROPERTY_TTL,
     PROPERTY_UNIQUE_KEY,
     SYSTEM_PROPERTIES,
-    encode_properties,
+    fit_properties,
+    join_properties,
 )
 from rockhopper.protocol.sys_flags import (
     SYS_FLAG_COMPRESSED,
@@ -446,7 +447,7 @@ def _copy(letter: DeadLetter, target: str) -> OutgoingMessage:
     return OutgoingMessage(
         target,
         stored.body,
-        encode_properties(properties),
+        join_properties(fit_properties(properties, [PROPERTY_REQUEUED])),
         message.message_id,
         message.born_time_ms,
         message.stored.flag,

@@ -33,7 +33,8 @@ from rockhopper.protocol.properties import (
     PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_TRANSACTION_PREPARED,
     PROPERTY_WAIT,
-    encode_properties,
+    fit_properties,
+    join_properties,
 )
 from rockhopper.protocol.requests import ConsumerSendMsgBackRequest, encode_fields
 from rockhopper.tasks import ApplicationCodeError
@@ -244,7 +245,7 @@ class Redelivery:
             "f": str(stored.sys_flag),
             "g": str(stored.born_time_ms),
             "h": str(stored.flag),
-            "i": encode_properties(_copy_properties(stored, delay)),
+            "i": join_properties(fit_properties(_copy_properties(stored, delay))),
             "j": str(times),
             "k": "false",
             "l": str(times_max),

@@ -31,7 +31,10 @@ from rockhopper.protocol.properties import (
     PROPERTY_PRODUCER_GROUP,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
+    PROPERTY_TIMER_OUT_MS,
     PROPERTY_TRANSACTION_CHECK_TIMES,
+    TIMER_OPTIONAL_PROPERTIES,
+    fit_properties,
     parse_whole_number,
 )
 from rockhopper.protocol.requests import EndTransactionRequest
@@ -259,7 +262,10 @@ class TransactionEnds:
         if name.startswith(DLQ_PREFIX):
             properties[PROPERTY_DELAY_LEVEL] = "-1"
             return Destination(name, queue_id, properties)
-        return Destination(*self._redirect(name, queue_id, properties), properties)
+        place = self._redirect(name, queue_id, properties)
+        if PROPERTY_TIMER_OUT_MS in properties:
+            properties = fit_properties(properties, TIMER_OPTIONAL_PROPERTIES)
+        return Destination(*place, properties)
 
     def finish_committed(self, half: OpenHalf) -> EndResult:
         """Write the op message of a transaction whose final message is in the log."""

@@ -1,7 +1,8 @@
 """SendBack: redelivers a message that a consumer failed to process, or gives it up.
 
 The message is stored again: for ``%RETRY%group``, through the delay levels (10 s, 30 s, 1 min … 2
-h), or in ``%DLQ%group`` once the limit of attempts is reached.
+h), or in ``%DLQ%group`` once the limit of attempts is reached, or if its properties leave no room
+for those of a redelivery.
 
 With retryQueueNums=0, RocketMQ reports success and stores nothing. Here no failed message is
 dropped: such a group has one retry queue.
@@ -11,23 +12,30 @@ import random
 from collections.abc import Collection
 from dataclasses import dataclass
 
+import structlog
+
 from rockhopper.broker.kernel.scheduled.delayed import DelayedDelivery
 from rockhopper.broker.kernel.send.record_access import ANY_MESSAGE, Identity, record_at
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.store.files.errors import RecordTooLargeError
 from rockhopper.broker.store.log.encoding import drop_own_properties
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import Copy
 from rockhopper.broker.users.errors import GroupNotFound, NoPermission, Refusal
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.properties import (
+    DEAD_LETTER_OPTIONAL_PROPERTIES,
     PROPERTY_DELAY_LEVEL,
     PROPERTY_ORIGIN_MESSAGE_ID,
     PROPERTY_RETRY_TOPIC,
     PROPERTY_WAIT,
+    fit_properties,
 )
+
+log = structlog.get_logger("broker.send_back")
 
 FIRST_RETRY_LEVEL = 3
 
@@ -98,7 +106,18 @@ class SendBack:
             properties,
             delay_level or FIRST_RETRY_LEVEL + message.reconsume_times,
         )
-        end = self._put_copy(message, topic, queue_id, properties)
+        try:
+            end = self._put_copy(message, topic, queue_id, properties)
+        except RecordTooLargeError as error:
+            log.error(
+                "a message that was sent back cannot be stored for redelivery: it becomes a dead "
+                "letter",
+                topic=message.topic,
+                group=group,
+                commit_log_offset=message.commit_log_offset,
+                reason=str(error),
+            )
+            return self._bury(message, group)
         counter = self._stats.get_send_back_traffic(properties[PROPERTY_RETRY_TOPIC], group)
         counter.count_request(1, message.size_bytes)
         return end
@@ -108,8 +127,10 @@ class SendBack:
         _check_writable(dead_topic)
         properties = _properties_of_copy(message)
         properties[PROPERTY_DELAY_LEVEL] = "0"
+        topic = properties[PROPERTY_RETRY_TOPIC]
+        properties = fit_properties(properties, DEAD_LETTER_OPTIONAL_PROPERTIES)
         end = self._put_copy(message, dead_topic.name, 0, properties)
-        counter = self._stats.dead(properties[PROPERTY_RETRY_TOPIC], group)
+        counter = self._stats.dead(topic, group)
         counter.count_request(1, message.size_bytes)
         return end
 

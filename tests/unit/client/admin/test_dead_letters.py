@@ -107,3 +107,16 @@ async def test_one_dead_letter_is_sent_by_its_id_to_another_topic(
         await anext(admin.dead_letters.requeue("billing", message_id="0" * 32))
     with pytest.raises(RouteNotFoundError, match="'nobody' has no dead letters"):
         await anext(admin.dead_letters.requeue("nobody"))
+
+
+async def test_dead_letters_with_odd_or_long_properties_are_sent(
+    broker: Broker, admin: Admin
+) -> None:
+    await send(broker, 1)
+    long = {"RETRY_TOPIC": "orders", "x": "y" * 32_600}
+    for properties in ({"RETRY_TOPIC": "orders", "x": "a\x01b"}, long):
+        await forge(broker, properties)
+    sent = [each async for each in admin.dead_letters.requeue("billing", go_on=True)]
+    assert [each.problem for each in sent] == [None, None]
+    found = {each.properties.get("x") for each in await take_all(broker, 3)}
+    assert found == {None, "a\x01b", long["x"]}

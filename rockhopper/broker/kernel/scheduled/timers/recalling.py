@@ -24,7 +24,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_UNIQUE_KEY,
-    encode_properties,
+    join_properties,
 )
 
 RECALL_TAG = "_RECALL_TAG_"
@@ -57,7 +57,7 @@ def recall(
                 TIMER_TOPIC,
                 TIMER_QUEUE_ID,
                 RECALL_BODY,
-                encode_properties(_properties(handle, entry, message)),
+                join_properties(_properties(handle, entry, message)),
                 born_time_ms=store.staging.read_clock(),
                 born_host=born_host,
             )

@@ -23,13 +23,19 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import Copy
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import TIMER_TOPIC
-from rockhopper.protocol.properties import PROPERTY_TIMER_ROLL_TIMES
+from rockhopper.protocol.properties import (
+    PROPERTY_TIMER_ROLL_TIMES,
+    TIMER_OPTIONAL_PROPERTIES,
+    fit_properties,
+)
 
 log = structlog.get_logger("broker.timers")
 
 PASS_COUNT_MAX = 64
 # Rolling runs at this interval of the wall clock, and after the clock was set back.
 INTERVAL_MS = 60_000
+# Without TIMER_ORIGIN, a restart may find both records: better delivered twice than lost.
+_OPTIONAL_PROPERTIES = (*TIMER_OPTIONAL_PROPERTIES, TIMER_ORIGIN)
 
 
 class Rolling:
@@ -147,6 +153,7 @@ class Rolling:
             PROPERTY_TIMER_ROLL_TIMES: str(int(times) + 1 if times.isdecimal() else 1),
             TIMER_ORIGIN: origin_text(entry.queue_offset, entry.due_ms),
         }
+        properties = fit_properties(properties, _OPTIONAL_PROPERTIES)
         prepared = message.prepared_transaction_offset
         return self._store.staging.stage_again(
             Copy(TIMER_TOPIC, TIMER_QUEUE_ID, message, properties, prepared_offset=prepared)

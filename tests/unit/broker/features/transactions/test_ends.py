@@ -7,9 +7,10 @@ import pytest
 
 from rockhopper.broker.features.transactions import ends as module
 from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.properties import PROPERTIES_SIZE_BYTES_MAX, join_properties
 from tests.support.features import transactions_of
 from tests.support.transaction_rig import TransactionRig
-from tests.support.transactions import COMMIT, ROLLBACK
+from tests.support.transactions import COMMIT, HALF_TOPIC, ROLLBACK
 
 OTHER = {COMMIT: ROLLBACK, ROLLBACK: COMMIT}
 
@@ -112,3 +113,27 @@ def test_the_final_message_is_the_half_one_in_its_topic(rig: TransactionRig) -> 
     assert message.prepared_transaction_offset == half.log_offset
     assert message.sys_flag & 0xC == COMMIT
     assert not {"REAL_TOPIC", "REAL_QID"} & message.properties.keys()
+
+
+def test_a_half_with_long_properties_is_committed_to_wait_for_its_time(rig: TransactionRig) -> None:
+    delay = {"TIMER_DELAY_MS": "60000"}
+    rig.send("USUAL", x="y", **delay)
+    (message,) = rig.messages(HALF_TOPIC)
+    room_bytes = PROPERTIES_SIZE_BYTES_MAX - len(join_properties(message.properties))
+    half = rig.send("FULL!", x="y" * (room_bytes + 1), **delay)
+    assert rig.end(half, COMMIT) == 0
+    (final,) = rig.messages("rmq_sys_wheel_timer")
+    assert final.properties["x"] == "y" * (room_bytes + 1)
+    assert final.properties["REAL_TOPIC"] == "orders"
+
+
+def test_a_half_with_long_properties_is_committed_after_a_check(rig: TransactionRig) -> None:
+    rig.producer()
+    rig.send("USUAL", x="y")
+    (message,) = rig.messages(HALF_TOPIC)
+    room_bytes = PROPERTIES_SIZE_BYTES_MAX - len(join_properties(message.properties))
+    half = rig.send("FULL!", x="y" * (room_bytes + 1))
+    odd = rig.send("ODD", x="a\x01b")
+    rig.pass_time(7)
+    assert (rig.end(half, COMMIT), rig.end(odd, COMMIT)) == (0, 0)
+    assert [each.properties["x"] for each in rig.messages()] == ["y" * (room_bytes + 1), "a\x01b"]

@@ -102,3 +102,11 @@ def test_what_could_not_be_withdrawn_is_delivered(
             recalled(rig, handle)
     rig.wait(61)
     assert rig.bodies() == [b"hello"]
+
+
+def test_a_message_with_a_separator_in_its_key_is_recalled(rig: TimerRig) -> None:
+    rig.start()
+    sent = rig.send({"TIMER_DELIVER_MS": str(START_MS + 60_123), "UNIQ_KEY": "K\x011"})
+    assert recalled(rig, decode_recall_handle(handle_of(sent))) is not None
+    rig.wait(120)
+    assert rig.bodies() == []

@@ -10,6 +10,7 @@ from rockhopper.broker.kernel.scheduled.timers import rolling as module
 from rockhopper.broker.kernel.scheduled.timers.entries import TimerEntry
 from rockhopper.broker.kernel.scheduled.timers.rolling import Rolling
 from rockhopper.broker.store.files.errors import DiskFullError
+from rockhopper.protocol.properties import PROPERTIES_SIZE_BYTES_MAX, join_properties
 from tests.support.timer_rig import START_MS, TimerRig
 
 HOUR_MS = 3_600_000
@@ -191,3 +192,23 @@ def test_what_is_reserved_may_change_and_it_says_when_all_is_rolled_by_that(
     rolled.rig.clock.advance(60_000)
     assert rolled.roll() == [b"200", b"200"]
     assert rolled.rolling.has_rolled_since(asked_ms)
+
+
+def test_messages_with_long_or_odd_properties_are_appended_again(rolled: Rolled) -> None:
+    rig = rolled.rig
+    due_ms = str(START_MS + 200 * HOUR_MS)
+    asked = {"UNIQ_KEY": "K", "TIMER_DELIVER_MS": due_ms, "x": "y"}
+    assert rig.send(asked, b"usual").code == 0
+    (waiting,) = rig.waiting_messages()
+    room_bytes = PROPERTIES_SIZE_BYTES_MAX - len(join_properties(waiting.properties))
+    long = asked | {"x": "y" * (room_bytes + 1)}
+    assert rig.send(long, b"long").code == 0
+    assert rig.send(asked | {"x": "a\x01b"}, b"odd").code == 0
+    rolled.follow()
+    rig.clock.advance(4 * SIXTH_MS + 1)
+    assert rolled.roll() == [b"usual", b"long", b"odd"] * 2
+    copy = rig.waiting_messages()[4]
+    assert copy.properties["x"] == long["x"]
+    assert copy.properties["TIMER_OUT_MS"] == str(int(due_ms) - 1)
+    rig.wait(200 * 3600)
+    assert sorted(rig.bodies()) == [b"long", b"odd", b"usual"]
