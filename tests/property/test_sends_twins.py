@@ -61,7 +61,17 @@ class Served(NamedTuple):
     failed: bool
 
 
-ODD = ["", "a\x01\x02", "junk\x02", "\x01b\x02", "a\x01b\x02", "\x02", "z"]
+ODD = [
+    "",
+    "a\x01\x02",
+    "junk\x02",
+    "\x01b\x02",
+    "a\x01b\x02",
+    "\x02",
+    "z",
+    "WAIT\x01true",
+    "\x02WAIT\x01true",
+]
 """What Python leaves out, or merges, when it reads properties and writes them anew."""
 
 

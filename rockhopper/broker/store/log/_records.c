@@ -3,6 +3,8 @@
 #define PROPERTIES_SIZE_MAX 32767
 #define BATCH_COUNT_MAX 290000
 #define BATCH_HEAD_SIZE 20
+#define WAIT_TRUE "WAIT\1true"
+#define WAIT_SIZE 9
 
 int take_constants(PyObject *constants, Shared *shared)
 {
@@ -76,16 +78,14 @@ static int is_alnum(Span span)
     return span.size > 0;
 }
 
-/* Returns where WAIT=true is a property of its own, or NULL. */
+/* Returns where WAIT=true is a property of its own, or NULL; the last one may lack its \2. */
 static const char *find_wait(const char *data, Py_ssize_t size)
 {
-    static const char text[] = "WAIT\1true\2";
-    const Py_ssize_t length = sizeof text - 1;
-    const char *p = data;
-    while (data + size - p >= length) {
-        if (memcmp(p, text, (size_t)length) == 0)
+    const char *p = data, *end = data + size;
+    while (end - p >= WAIT_SIZE) {
+        if (memcmp(p, WAIT_TRUE, WAIT_SIZE) == 0 && (end - p == WAIT_SIZE || p[WAIT_SIZE] == 2))
             return p;
-        p = memchr(p, 2, (size_t)(data + size - p));
+        p = memchr(p, 2, (size_t)(end - p));
         if (p == NULL)
             break;
         p++;
@@ -117,8 +117,9 @@ Plainness plan_record(const Shared *shared, Py_ssize_t body_size, Span propertie
                            ? find_wait(properties.data, properties.size)
                            : NULL;
     if (wait != NULL) {
-        back.data = wait + 10;
-        back.size = properties.data + properties.size - back.data;
+        const char *end = properties.data + properties.size;
+        back.data = wait + WAIT_SIZE < end ? wait + WAIT_SIZE + 1 : end;
+        back.size = end - back.data;
         front.size = wait - properties.data;
     }
     Span last = back.size > 0 ? back : front;

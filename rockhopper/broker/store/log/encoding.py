@@ -247,13 +247,13 @@ def encode_plain(
         return None
     if not SPECIAL_PROPERTIES.isdisjoint(found):
         return None
+    if properties[-1:] != "\x02":
+        properties += "\x02"
     waits = found.get(PROPERTY_WAIT) != "false"
     if waits and properties.startswith(_WAIT_TRUE):
         properties = properties[len(_WAIT_TRUE) :]
     elif waits:
         properties = properties.replace("\x02" + _WAIT_TRUE, "\x02", 1)
-    if properties[-1:] != "\x02":
-        properties += "\x02"
     try:
         record = encode_record(
             constants,

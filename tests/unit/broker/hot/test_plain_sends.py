@@ -571,6 +571,18 @@ def test_a_half_message_waits_aside_and_is_told_of() -> None:
     assert Pass(takes_halves=False).take(half) is None
 
 
+@pytest.mark.parametrize("kind", ["DELAY\x012\x02", "TRAN_MSG\x01true\x02PGROUP\x01senders\x02"])
+@pytest.mark.parametrize("end", ["", "\x02"])
+def test_waiting_for_the_disk_is_not_stored(kind: str, end: str) -> None:
+    text = f"{kind}UNIQ_KEY\x01AB\x02WAIT\x01true{end}"
+    taken = Pass().take(json_send(EXT | {"i": text}))
+    assert taken is not None
+    (stored,) = decode_messages(taken.records)
+    assert "WAIT" not in stored.properties
+    assert stored.properties["UNIQ_KEY"] == "AB"
+    assert stored.properties["CLUSTER"] == "c"
+
+
 def without(*names: str) -> dict[str, str]:
     return {name: value for name, value in EXT.items() if name not in names}
 
