@@ -84,7 +84,7 @@ class FakeBroker(FakeServer):
         return encode_message(
             topic="orders",
             body=body,
-            properties={"TAGS": tag} if tag else {},
+            properties=f"TAGS\x01{tag}\x02" if tag else "",
             queue_id=_queue_id(request),
             queue_offset=number,
             commit_log_offset=number * 100,

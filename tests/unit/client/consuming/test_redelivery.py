@@ -33,7 +33,7 @@ async def test_a_message_whose_offset_has_another_by_now_is_sent_back_as_a_copy(
     level: int, times: str
 ) -> None:
     async with GroupBroker(queues=4) as broker:
-        await broker.append(0, b"held")
+        await broker.append(0, b"held", tag="a\x01b")
         said = "look message by offset failed, 0: the offset now holds another message"
         broker.on(36, lambda request: Command(1, remark=said))
         broker.on(310, lambda request: Command(0, ext={"queueId": "0", "queueOffset": "0"}))
@@ -48,6 +48,7 @@ async def test_a_message_whose_offset_has_another_by_now_is_sent_back_as_a_copy(
         assert copy.body == b"held"
         ext = copy.ext or {}
         assert (ext["b"], ext["j"]) == ("%RETRY%billing", times)
+        assert "TAGS\x01a\x01b\x02" in ext["i"]
         assert broker.committed["billing", 0] == 1
 
 
