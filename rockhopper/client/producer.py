@@ -187,7 +187,7 @@ class Producer(ClosedAtEnd):
         RequestTimeoutError.
         """
         lingering = self._lingering
-        if not (queue is timeout_s is None):
+        if queue is not None or timeout_s is not None:
             check_send_options(queue, timeout_s)
         if (
             type(message) is str

@@ -5,7 +5,7 @@ send finally fails, the waiting sends of its key fail too: none may overtake it,
 sends them again in the right order. Example: message 1 of a key is being sent while 2 and 3 wait.
 If 1 is stored, 2 is sent next; if 1 fails, 2 and 3 raise EarlierSendFailedError. A cancelled send
 passes its turn to the next. A turn lasts no longer than its send, whose timeout begins with the
-turn.
+turn. Bodies for a chosen queue are compressed in the same way, in lanes of topic and queue.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Wrong arguments are told by their names, before anything is sent."""
+"""An error names the wrong argument, before anything is sent."""
 
 from collections.abc import Callable
 from typing import Any
