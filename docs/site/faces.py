@@ -1,9 +1,9 @@
 """What the pages of classes show of those that are made of others.
 
 Methods of the synchronous clients are assignments, ``send = wrap_waiting(Producer.send)``, and
-``copy_parameters_of`` gives their ``__init__`` that of another class: in the source they have
-neither parameters nor docstrings. They get those of what they wrap. A base that nobody can import
-is left out.
+``takes`` gives a method the parameters of another class, such as a consumer's options: in the
+source they have neither parameters nor docstrings. They get those of what they wrap. A base that
+nobody can import is left out.
 """
 
 from copy import copy
@@ -32,7 +32,8 @@ class Faces(Extension):
         if pkg.name != "rockhopper":
             return
         sync = pkg["client.sync"]
-        for module in sync.modules.values():
+        faces = (pkg["client.consumer"], pkg["client.app.app"], *sync.modules.values())
+        for module in faces:
             for cls in module.classes.values():
                 for member in list(cls.members.values()):
                     _unwrap(cls, member, loader)
@@ -65,15 +66,32 @@ def _unwrap(cls: Class, member: Any, loader: GriffeLoader) -> None:
                 docstring=model.docstring,
             )
             cls.set_member(member.name, method)
-    elif isinstance(member, Function) and member.name == "__init__":
+    elif isinstance(member, Function):
         for decorator in member.decorators:
-            model = _wrapped(decorator.value, loader)
-            if isinstance(model, Class):
-                init: Any = model.all_members["__init__"]
-                own = {each.name: each for each in member.parameters}
-                shown = [own.get(each.name, each) for each in init.parameters]
-                member.parameters = Parameters(*shown)
-                member.docstring = member.docstring or init.docstring
+            if isinstance(model := _wrapped(decorator.value, loader), Class):
+                _give_parameters(member, model, loader)
+
+
+def _give_parameters(member: Function, model: Class, loader: GriffeLoader) -> None:
+    """Show the parameters of *model*, with its docstring or those of its fields."""
+    if member.extra["site"].get("is_unwrapped"):
+        return
+    member.extra["site"]["is_unwrapped"] = True
+    init: Any = model.all_members["__init__"]
+    _unwrap(model, init, loader)
+    own = {each.name: each for each in member.parameters}
+    member.parameters = Parameters(*(own.get(each.name, each) for each in init.parameters))
+    member.docstring = member.docstring or init.docstring
+    if member.docstring is not None and "dataclass" in model.labels:
+        fields = {name: each.docstring for name, each in model.all_members.items()}
+        lines = [
+            f"    {each.name}: {' '.join(said.value.split())}"
+            for each in init.parameters
+            if (said := fields.get(each.name)) is not None
+        ]
+        docstring = copy(member.docstring)
+        docstring.value = "\n".join([docstring.value, "", "Args:", *lines])
+        member.docstring = docstring
 
 
 def _wrapped(value: Any, loader: GriffeLoader) -> Any:

@@ -1,10 +1,58 @@
 """Checks arguments of applications, with errors that name the argument."""
 
+import difflib
+import functools
+import inspect
 import math
+from collections.abc import Callable
 from numbers import Integral
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.message import Message
+
+_P = ParamSpec("_P")
+_Result = TypeVar("_Result")
+
+
+def takes(
+    model: Callable[_P, Any],
+) -> Callable[[Callable[..., _Result]], Callable[Concatenate[Any, _P], _Result]]:
+    """Give a method, declared with *args and **kwargs, the parameters of the class `model`.
+
+    Editors, type checkers, `inspect` and `help` show those. Other arguments raise a TypeError,
+    which names the parameter that is most like an unknown name.
+    """
+
+    def decorate(
+        method: Callable[..., _Result],
+    ) -> Callable[Concatenate[Any, _P], _Result]:
+        names = method.__qualname__.removesuffix(".__init__")
+
+        @functools.wraps(method)
+        def checked(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _Result:
+            _check_parameters(names, model, args, kwargs)
+            return method(self, *args, **kwargs)
+
+        vars(checked)["__wrapped__"] = model.__init__
+        return checked
+
+    return decorate
+
+
+def _check_parameters(
+    what: str, model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    signature = inspect.signature(model)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        unknown = next((name for name in kwargs if name not in signature.parameters), None)
+        if unknown is None:
+            raise TypeError(f"{what}: {error}") from None
+        near = difflib.get_close_matches(unknown, signature.parameters, 1)
+        hint = f": did you mean {near[0]!r}?" if near else ""
+        raise TypeError(f"{what} has no parameter {unknown!r}{hint}") from None
 
 
 def check_count(name: str, value: object, least: int = 1) -> None:

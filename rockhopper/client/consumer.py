@@ -17,44 +17,36 @@ messages that were not delivered go back without counting as an attempt.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
-from rockhopper.client.arguments import check_count
+from rockhopper.client.arguments import check_count, takes
 from rockhopper.client.callbacks import check_coroutine_function
-from rockhopper.client.consuming.allocation import Allocation, find_allocation
 from rockhopper.client.consuming.engine import ConsumerEngine
 from rockhopper.client.consuming.face.batches import check_batches, collect
-from rockhopper.client.consuming.face.callbacks import QueueCallbacks, QueuesCallback
 from rockhopper.client.consuming.face.pauses import Paused
 from rockhopper.client.consuming.face.work_watch import WorkWatch
 from rockhopper.client.consuming.handout import Delivered, DeliveredRun, Handout
+from rockhopper.client.consuming.options import ConsumerOptions, Handler
 from rockhopper.client.consuming.process_queue import ProcessQueue
 from rockhopper.client.consuming.redelivery import BY_THE_LADDER, Delay, find_retry_later
-from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
-from rockhopper.client.consuming.subscriptions import Topics, make_subscriptions
+from rockhopper.client.consuming.settings import ConsumerSettings
 from rockhopper.client.errors import ClientError, ClientStateError, RequestRefusedError, is_away
 from rockhopper.client.middleware.hooks import (
     ConsumptionModel,
     Hooks,
-    Middleware,
     Processing,
     Receiving,
     wrap_in_hooks,
 )
-from rockhopper.client.network.credentials import CredentialsChoice
-from rockhopper.client.network.sharing import SharedConnections
-from rockhopper.client.network.tls import Tls
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.sending.request_reply import is_expired
 from rockhopper.client.sending.trace import MessageTrace
-from rockhopper.client.serializers import BadBody, Serializer
 from rockhopper.protocol.names import TRACE_TOPIC
 from rockhopper.tasks import (
     end_task,
@@ -70,7 +62,6 @@ log = logging.getLogger(__name__)
 _CANCELLATIONS = 2
 _CANCEL_PATIENCE_S = 0.5
 
-Handler = Callable[[ReceivedMessage], Awaitable[object]]
 _Item = TypeVar("_Item")
 _AnyLoop = TypeVar("_AnyLoop")
 
@@ -100,112 +91,25 @@ class Consumer:
     If a broker becomes unreachable, the consumer waits for it and does not raise.
     """
 
-    def __init__(
-        self,
-        group: str,
-        topics: Topics,
-        *,
-        nameserver: str | None = None,
-        start_from: StartFrom = "earliest",
-        broadcast: bool = False,
-        orderly: bool = False,
-        allocation: str | Allocation = "average",
-        max_reconsume_times: int | None = None,
-        handler: Handler | None = None,
-        concurrency: int = 16,
-        batch_size: int = 32,
-        poll_s: float = 15.0,
-        queue_count_max: int = 1000,
-        queue_bytes_max: int = 16 << 20,
-        consumer_count_max: int = 10_000,
-        consumer_bytes_max: int = 128 << 20,
-        commit_interval_s: float = 1.0,
-        suspend_s: float = 1.0,
-        request_timeout_s: float = 3.0,
-        close_timeout_s: float = 30.0,
-        hand_over_s: float = 0.5,
-        offsets_directory: Path | str | None = None,
-        deserializer: Serializer | None = None,
-        bad_body: BadBody = "retry",
-        on_assigned: QueuesCallback | None = None,
-        on_revoked: QueuesCallback | None = None,
-        trace: bool | str = False,
-        middleware: Iterable[Middleware] = (),
-        tls: Tls = None,
-        credentials: CredentialsChoice = None,
-        connections: SharedConnections | None = None,
-    ) -> None:
-        """`topics` is a topic, several topics, or a mapping of topics to filters.
+    @takes(ConsumerOptions)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """The parameters are the fields of ConsumerOptions.
 
-        A regular expression ("orders_.*", or one from re.compile) matches all topics by their whole
-        name, except system topics; new topics are found within 10 s. A filter is "*", tags such as
-        "new || paid", or Sql("price > 5"). `start_from` ("earliest", "latest", a datetime,
-        milliseconds since 1970) applies only if the group has no committed offset.
-
-        With `broadcast` every member receives every message, and offsets are stored in a local file
-        (`offsets_directory`, else ~/.rocketmq_offsets). With `orderly` each queue's messages are
-        delivered one after the other; a failed message stays first in its queue and is retried
-        after `suspend_s`. `allocation` is the group's rule and must be the same in all members:
-        "average", "by-circle", "consistent-hash" or an object. After `max_reconsume_times` retries
-        a message goes to the dead letters (None: the group's setting; with `orderly` None means
-        never).
-
-        With `handler` the consumer runs the handler from the start, like `run`, for up to
-        `concurrency` messages at once. `poll_s` is how long a broker may hold a request without new
-        messages; the four maxima limit what is prefetched. `close_timeout_s` is how long closing
-        waits for handlers. The new owner of a queue waits `hand_over_s` seconds for the previous
-        owner, and up to `close_timeout_s` while that owner is processing messages of the queue.
-        `deserializer` decodes `message.value`; a message it cannot decode is never delivered, and
-        `bad_body` decides what happens to it ("retry" like a failed handler, "dead-letter",
-        "skip"). The coroutine functions `on_assigned` and `on_revoked` receive lists of queues:
-        before any of their messages is delivered, and before they are committed and released; each
-        may take `close_timeout_s`. `trace` records every delivery in the trace topic, or in the
-        topic it names. `middleware` is called around every handler, and around the waiting of
-        loops. `tls` is True or TlsOptions; `credentials` are Credentials or the path of a
-        credentials file; by default the environment decides. `connections` are shared with other
-        clients and replace these and `nameserver`. Raises ValueError, ClientStateError, TypeError,
-        protocol.errors.SubscriptionError.
+        Raises ValueError, ClientStateError, TypeError, protocol.errors.SubscriptionError.
         """
-        subscriptions, patterns = make_subscriptions(topics, time.time_ns() // 1_000_000)
-        self._nameserver = nameserver
-        self._settings = ConsumerSettings(
-            group=group,
-            subscriptions=subscriptions,
-            patterns=patterns,
-            start_from=start_from,
-            broadcast=broadcast,
-            orderly=orderly,
-            allocation=find_allocation(allocation),
-            max_reconsume_times=max_reconsume_times,
-            batch_size=batch_size,
-            poll_s=poll_s,
-            queue_count_max=queue_count_max,
-            queue_bytes_max=queue_bytes_max,
-            consumer_count_max=consumer_count_max,
-            consumer_bytes_max=consumer_bytes_max,
-            commit_interval_s=commit_interval_s,
-            suspend_s=suspend_s,
-            close_timeout_s=close_timeout_s,
-            hand_over_s=hand_over_s,
-            offsets_directory=Path(offsets_directory) if offsets_directory else None,
-            deserializer=deserializer,
-            bad_body=bad_body,
-            callbacks=QueueCallbacks(on_assigned, on_revoked, close_timeout_s),
-            request_timeout_s=request_timeout_s,
-            tls=tls,
-            credentials=credentials,
-            connections=connections,
-        )
-        self._trace_topic = TRACE_TOPIC if trace is True else trace
+        options = ConsumerOptions(*args, **kwargs)
+        self._nameserver = options.nameserver
+        self._settings = ConsumerSettings.from_options(options, time.time_ns() // 1_000_000)
+        self._trace_topic = TRACE_TOPIC if options.trace is True else options.trace
         self.engine, self._handout = self._make_engine()
         """The parts that consume: the assignment of queues, fetching, commits."""
-        self._hooks = Hooks(middleware)
-        self._model: ConsumptionModel = "broadcasting" if broadcast else "clustering"
-        self._handler = handler
-        self._concurrency = concurrency
+        self._hooks = Hooks(options.middleware)
+        self._model: ConsumptionModel = "broadcasting" if options.broadcast else "clustering"
+        self._handler = options.handler
+        self._concurrency = options.concurrency
         self._running: asyncio.Task[None] | None = None
         self._workers: set[asyncio.Task[None]] = set()
-        self._watch = WorkWatch(group)
+        self._watch = WorkWatch(options.group)
         self._loop: object = None
         self._in_work: Sequence[DeliveredRun] = ()
         self._last: Delivered | None = None
@@ -214,9 +118,6 @@ class Consumer:
         self._has_failed_to_start = False
         self.on_failure: Callable[[BaseException], object] | None = None
         """Called with the error that ended a consumer with a handler; it then leaves the group."""
-        check_count("concurrency", concurrency)
-        if handler is not None:
-            check_coroutine_function("handler", handler)
 
     def _make_engine(self) -> tuple[ConsumerEngine, Handout]:
         # Topics found by patterns are added to the subscriptions.

@@ -19,7 +19,7 @@ from benchmarks.brokers.clients.client import (
     Tally,
 )
 from rockhopper import Consumer, Message, Producer
-from rockhopper.client.consuming.settings import StartFrom
+from rockhopper.client.consuming.options import StartFrom
 
 WAIT_S = 0.1
 

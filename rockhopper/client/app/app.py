@@ -6,11 +6,12 @@ import signal
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar
 
 from rockhopper.client.app.handlers import HandlerCall, TextAsItIs
-from rockhopper.client.app.options import ConsumerOptions, check_options
+from rockhopper.client.arguments import takes
 from rockhopper.client.consumer import Consumer
+from rockhopper.client.consuming.options import SubscriberOptions
 from rockhopper.client.consuming.subscriptions import Topics
 from rockhopper.client.errors import ClientStateError
 from rockhopper.client.middleware.hooks import Middleware, check_middleware
@@ -21,7 +22,6 @@ from rockhopper.client.network.tls import Tls
 from rockhopper.client.producer import Producer
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.serializers import JSON, Serializer, check_serializer
-from rockhopper.protocol.names import topic_error
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -82,37 +82,28 @@ class App(ClosedAtEnd):
         self._producer: Producer | None = None
         self._ended: asyncio.Future[None] | None = None
 
-    def subscriber(
-        self,
-        topics: Topics,
-        *,
-        group: str,
-        to: str | None = None,
-        concurrency: int = 16,
-        **options: Unpack[ConsumerOptions],
-    ) -> Callable[[_Function], _Function]:
+    @takes(SubscriberOptions)
+    def subscriber(self, *args: Any, **kwargs: Any) -> Callable[[_Function], _Function]:
         """Register a function as a consumer; the function itself does not change.
 
         The annotation of its parameter decides what it receives: ReceivedMessage, bytes, str, a
         pydantic model, or any type that JSON can be decoded as (dict, a dataclass, a Struct …). A
         second parameter may be the ReceivedMessage. A return value other than None is sent to the
-        topic `to`. A plain function runs in `concurrency` threads of its own. `options` are those
-        of Consumer. Raises as Consumer does, ValueError for a second subscriber in a group, and
-        ClientStateError after the start.
+        topic `to`. The parameters are the fields of SubscriberOptions. Raises as Consumer does,
+        ValueError for a second subscriber in a group, and ClientStateError after the start.
         """
-        check_options(options)
-        if to is not None and (reason := topic_error(to)) is not None:
-            raise ValueError(reason)
+        options = SubscriberOptions(*args, **kwargs)
+        topics = options.topics
+        if isinstance(topics, Iterator):
+            topics = list(topics)
+        for_consumer = {
+            name: value for name, value in kwargs.items() if name not in ("topics", "group", "to")
+        }
 
         def decorate(function: _Function) -> _Function:
-            call = HandlerCall(function, concurrency)
-            chosen = {
-                "deserializer": call.deserializer,
-                "concurrency": concurrency,
-                **options,
-            }
-            fixed = list(topics) if isinstance(topics, Iterator) else topics
-            self._add(_Subscriber(fixed, group, call, to, chosen))
+            call = HandlerCall(function, options.concurrency)
+            chosen = {"deserializer": call.deserializer, **for_consumer}
+            self._add(_Subscriber(topics, options.group, call, options.to, chosen))
             return function
 
         return decorate

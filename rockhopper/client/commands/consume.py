@@ -23,7 +23,7 @@ from rockhopper.client.commands.running import (
 )
 
 if TYPE_CHECKING:
-    from rockhopper.client.consuming.settings import StartFrom
+    from rockhopper.client.consuming.options import StartFrom
     from rockhopper.client.filters import Sql
     from rockhopper.client.pull_consumer import Position
 

@@ -16,10 +16,11 @@ from typing import Any, Protocol
 from rockhopper.client.consuming.fetching import Fetcher
 from rockhopper.client.consuming.handout import Handout
 from rockhopper.client.consuming.locks import ConsumerLocks
+from rockhopper.client.consuming.options import StartFrom
 from rockhopper.client.consuming.process_queue import ProcessQueue, Room
 from rockhopper.client.consuming.progress import Progress
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
-from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
+from rockhopper.client.consuming.settings import ConsumerSettings
 from rockhopper.client.errors import ClientError
 from rockhopper.client.queues import MessageQueue
 from rockhopper.tasks import (

@@ -8,13 +8,14 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rockhopper.client.consuming.assignment import Assignment
 from rockhopper.client.consuming.handout import Handout
 from rockhopper.client.consuming.locks import ConsumerLocks
+from rockhopper.client.consuming.options import Handler
 from rockhopper.client.consuming.process_queue import ProcessQueue
 from rockhopper.client.consuming.settings import ConsumerSettings
 from rockhopper.client.network.connection import BrokerConnection, RequestAnswer
@@ -38,7 +39,6 @@ log = logging.getLogger(__name__)
 
 _ASYNCIO = str(Path(asyncio.__file__).parent)
 
-Handler = Callable[[ReceivedMessage], Awaitable[object]]
 Answer = RequestAnswer | asyncio.Future[RequestAnswer]
 
 

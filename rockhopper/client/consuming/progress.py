@@ -121,11 +121,11 @@ class LocalProgress:
     """The offsets of a broadcast group, in a file that is replaced as a whole."""
 
     def __init__(
-        self, group: str, directory: Path | None = None, histories: Histories | None = None
+        self, group: str, directory: Path | str | None = None, histories: Histories | None = None
     ) -> None:
         self._group = group
         self._histories = histories
-        self._root = directory
+        self._root = Path(directory) if directory else None
         self._offsets: dict[MessageQueue, int] = {}
         self._unknown: dict[str, Any] = {}
         self._lock: IO[bytes] | None = None

@@ -25,7 +25,8 @@ from rockhopper.client.consuming.allocation import sort_clients
 from rockhopper.client.consuming.assignment import Assignment
 from rockhopper.client.consuming.differences import Differences
 from rockhopper.client.consuming.locks import ConsumerLocks
-from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
+from rockhopper.client.consuming.options import StartFrom
+from rockhopper.client.consuming.settings import ConsumerSettings
 from rockhopper.client.errors import (
     ClientError,
     MalformedAnswerError,
@@ -300,7 +301,7 @@ class Rebalancer:
         self._members[route.topic] = members
         if self._session.client_id not in readers:
             return set()
-        shared = self._settings.allocation.allocate(
+        shared = self._settings.rule.allocate(
             self._session.client_id, sorted(route.read_queues), sort_clients(readers)
         )
         return set(shared)

@@ -3,11 +3,11 @@
 from typing import Any
 
 from rockhopper.client.admin import accounts, admin, admin_groups, dead_letters
+from rockhopper.client.arguments import takes
 from rockhopper.client.consuming import queue_offsets
 from rockhopper.client.sync.face import (
     Face,
     FacePart,
-    copy_parameters_of,
     wrap_iterating,
     wrap_looking,
     wrap_waiting,
@@ -69,7 +69,7 @@ class Admin(Face[admin.Admin]):
 
     _reopens_in_child = True
 
-    @copy_parameters_of(admin.Admin)
+    @takes(admin.Admin)
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(admin.Admin, *args, **kwargs)
         self.groups = GroupAdmin(self, lambda client: client.groups)

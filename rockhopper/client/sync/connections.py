@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from rockhopper.client.arguments import takes
 from rockhopper.client.network import sharing
-from rockhopper.client.sync.face import Face, copy_parameters_of
+from rockhopper.client.sync.face import Face
 
 
 class Connections(Face[sharing.Connections]):
@@ -18,7 +19,7 @@ class Connections(Face[sharing.Connections]):
     _reopens_in_child = True
     closes_last = True
 
-    @copy_parameters_of(sharing.Connections)
+    @takes(sharing.Connections)
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(sharing.Connections, *args, **kwargs)
 

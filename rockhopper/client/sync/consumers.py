@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rockhopper.client import consumer, pull_consumer
-from rockhopper.client.arguments import check_count
+from rockhopper.client.arguments import check_count, takes
 from rockhopper.client.callbacks import make_plain_function
 from rockhopper.client.consuming.face.pauses import Paused
 from rockhopper.client.consuming.face.threads import HandlerThreads
@@ -13,7 +13,6 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.sync.face import (
     Face,
-    copy_parameters_of,
     wrap_iterating,
     wrap_looking,
     wrap_waiting,
@@ -28,7 +27,7 @@ class Consumer(Face[consumer.Consumer]):
     A consumer opened before a fork belongs to the parent; the child creates its own.
     """
 
-    @copy_parameters_of(consumer.Consumer)
+    @takes(consumer.Consumer)
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(consumer.Consumer, *args, **kwargs)
 
@@ -110,7 +109,7 @@ class Consumer(Face[consumer.Consumer]):
 class PullConsumer(Face[pull_consumer.PullConsumer]):
     """Reads the queues that you select; see rockhopper.PullConsumer."""
 
-    @copy_parameters_of(pull_consumer.PullConsumer)
+    @takes(pull_consumer.PullConsumer)
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(pull_consumer.PullConsumer, *args, **kwargs)
 

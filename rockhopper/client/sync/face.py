@@ -232,17 +232,6 @@ async def _take_next(items: AsyncIterator[_Item]) -> tuple[_Item] | None:
         return None
 
 
-def copy_parameters_of(
-    model: Callable[_P, Any],
-) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, _P], None]]:
-    """Give an `__init__` the parameters of the asynchronous client's."""
-
-    def decorate(init: Callable[..., None]) -> Callable[Concatenate[Any, _P], None]:
-        return functools.update_wrapper(init, model.__init__)
-
-    return decorate
-
-
 def show_options_of(
     model: Callable[..., Any],
 ) -> Callable[[Callable[_P, None]], Callable[_P, None]]:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from rockhopper.client import producer, transactions
+from rockhopper.client.arguments import takes
 from rockhopper.client.callbacks import make_plain_function
 from rockhopper.client.middleware.hooks import Middleware
 from rockhopper.client.network.credentials import CredentialsChoice
@@ -15,7 +16,6 @@ from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.serializers import Serializer
 from rockhopper.client.sync.face import (
     Face,
-    copy_parameters_of,
     show_options_of,
     wrap_looking,
     wrap_waiting,
@@ -50,7 +50,7 @@ class Producer(SyncSender[producer.Producer]):
     Create one per process, also before a fork: each child opens its own connections.
     """
 
-    @copy_parameters_of(producer.Producer)
+    @takes(producer.Producer)
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(producer.Producer, *args, **kwargs)
 

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from rockhopper.client.callbacks import check_coroutine_function
 from rockhopper.client.queues import MessageQueue
 from rockhopper.tasks import run_apart
 
@@ -22,11 +21,6 @@ class QueueCallbacks:
     on_revoked: QueuesCallback | None = None
     timeout_s: float = 30.0
     """A call that takes longer is cancelled, so that the group never waits for it forever."""
-
-    def __post_init__(self) -> None:
-        for name in ("on_assigned", "on_revoked"):
-            if (callback := getattr(self, name)) is not None:
-                check_coroutine_function(name, callback)
 
     async def assigned(self, queues: list[MessageQueue]) -> None:
         """Report queues of which no message has been delivered yet."""

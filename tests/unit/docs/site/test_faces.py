@@ -8,11 +8,12 @@ import pytest
 
 pytest.importorskip("griffe", reason="the site is built with the extra [docs]")
 
-from griffe import GriffeLoader, load_extensions
+from griffe import DocstringSectionKind, GriffeLoader, load_extensions
 
 import rockhopper
 from docs.site.faces import Faces
 from rockhopper import sync
+from rockhopper.client.consuming.options import ConsumerOptions, SubscriberOptions
 
 pytestmark = pytest.mark.costly
 
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.costly
 def shown() -> Any:
     """The package as the site reads it."""
     root = Path(rockhopper.__file__).parents[1]
-    loader = GriffeLoader(search_paths=[root], extensions=load_extensions(Faces))
+    loader = GriffeLoader(search_paths=[root], extensions=load_extensions("dataclasses", Faces))
     return loader.load("rockhopper", try_relative_path=False)
 
 
@@ -35,6 +36,24 @@ def test_each_public_method_is_described_with_its_parameters(shown: Any, name: s
     assert init.docstring
     taken = inspect.signature(getattr(sync, name)).parameters
     assert [each.name for each in init.parameters] == ["self", *taken]
+
+
+@pytest.mark.parametrize(
+    ("path", "options"),
+    [("Consumer.__init__", ConsumerOptions), ("App.subscriber", SubscriberOptions)],
+)
+def test_options_are_shown_as_parameters(shown: Any, path: str, options: type[Any]) -> None:
+    cls, method = path.split(".")
+    described = shown[cls].final_target.all_members[method]
+    taken = inspect.signature(options).parameters
+    assert [each.name for each in described.parameters] == ["self", *taken]
+    (listed,) = (
+        each.value
+        for each in described.docstring.parse("google")
+        if each.kind is DocstringSectionKind.parameters
+    )
+    assert [each.name for each in listed] == list(taken)
+    assert {each.name for each in listed if not each.description} == set()
 
 
 def test_what_is_waited_for_is_shown_as_it_comes(shown: Any) -> None:

@@ -1,7 +1,6 @@
 """A callback that fails or hangs keeps no queue from anybody."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -52,9 +51,3 @@ async def test_a_cancelled_rebalance_ends_whatever_the_callback_makes_of_it(fail
     telling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await telling
-
-
-def test_a_plain_function_is_refused() -> None:
-    plain: Any = print
-    with pytest.raises(TypeError, match="on_assigned"):
-        QueueCallbacks(on_assigned=plain)
