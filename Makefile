@@ -171,10 +171,11 @@ docs: $(VENV)/.installed-docs  ## build the site in build/site; a broken link or
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --clean -f docs/site/mkdocs.yml
 	@echo "open build/site/index.html; its search needs a server: python3 -m http.server -d build/site"
 
-pages: compatibility  ## make the pages anew that come from the code: settings, metrics, compatibility, --help
+pages: compatibility $(VENV)/.installed-docs  ## make anew what comes from the code: settings, metrics, compatibility, --help, a stub
 	@$(BIN)/python -m docs.site.help_files
 	@$(BIN)/python -m docs.site.settings_page
 	@$(BIN)/python -m docs.site.metrics_page
+	@$(BIN)/python -m docs.site.sync_stub
 
 compatibility: $(VENV)/.installed  ## make docs/compatibility.md anew from the processor tables
 	@$(BIN)/python -m docs.site.compatibility_page

@@ -1,4 +1,4 @@
-"""What the pages of classes show of those that are made of others.
+"""What the pages of classes, and the stub of the synchronous clients, show of what is wrapped.
 
 Methods of the synchronous clients are assignments, ``send = wrap_waiting(Producer.send)``, and
 ``takes`` gives a method the parameters of another class, such as a consumer's options: in the
@@ -7,6 +7,7 @@ nobody can import is left out.
 """
 
 from copy import copy
+from textwrap import fill
 from typing import Any
 
 from griffe import (
@@ -85,7 +86,9 @@ def _give_parameters(member: Function, model: Class, loader: GriffeLoader) -> No
     if member.docstring is not None and "dataclass" in model.labels:
         fields = {name: each.docstring for name, each in model.all_members.items()}
         lines = [
-            f"    {each.name}: {' '.join(said.value.split())}"
+            fill(
+                f"{each.name}: {said.value}", 90, initial_indent=" " * 4, subsequent_indent=" " * 8
+            )
             for each in init.parameters
             if (said := fields.get(each.name)) is not None
         ]

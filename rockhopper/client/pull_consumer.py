@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import (
+    AsyncIterator,
     Awaitable,
     Callable,
     Iterable,
@@ -332,7 +333,7 @@ class PullConsumer(ClosedAtEnd):
         receiving = Receiving(self._group, self.session.client_id)
         return list(await wrap_in_hooks(self._hooks.receive, last)(receiving))
 
-    def __aiter__(self) -> "_PullIterator":
+    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """Deliver one message after the other, until `close`."""
         self.session.check_open()
         return _PullIterator(self._receive_one if self._hooks.receive else self._next_of_loop)

@@ -18,7 +18,7 @@ from rockhopper.client.sync.face import (
     wrap_waiting,
 )
 
-Handler = Callable[[ReceivedMessage], object]
+PlainHandler = Callable[[ReceivedMessage], object]
 
 
 class Consumer(Face[consumer.Consumer]):
@@ -68,7 +68,7 @@ class Consumer(Face[consumer.Consumer]):
     __iter__ = wrap_iterating(consumer.Consumer.__aiter__)
     batches = wrap_iterating(consumer.Consumer.batches)
 
-    def run(self, handler: Handler, *, concurrency: int = 16) -> None:
+    def run(self, handler: PlainHandler, *, concurrency: int = 16) -> None:
         """Call `handler` for each message, in up to `concurrency` threads, until `stop` or `close`.
 
         A handler acknowledges a message by returning, and requests redelivery by raising. An

@@ -1,4 +1,4 @@
-"""The page of the synchronous clients shows what they have, as it is called."""
+"""The pages of classes show what they have, as it is called."""
 
 import inspect
 from pathlib import Path
@@ -12,7 +12,6 @@ from griffe import DocstringSectionKind, GriffeLoader, load_extensions
 
 import rockhopper
 from docs.site.faces import Faces
-from rockhopper import sync
 from rockhopper.client.consuming.options import ConsumerOptions, SubscriberOptions
 
 pytestmark = pytest.mark.costly
@@ -24,18 +23,6 @@ def shown() -> Any:
     root = Path(rockhopper.__file__).parents[1]
     loader = GriffeLoader(search_paths=[root], extensions=load_extensions("dataclasses", Faces))
     return loader.load("rockhopper", try_relative_path=False)
-
-
-@pytest.mark.parametrize("name", sync.__all__)
-def test_each_public_method_is_described_with_its_parameters(shown: Any, name: str) -> None:
-    described = shown[f"client.sync.{name}"].all_members
-    there = {each for each in dir(getattr(sync, name)) if not each.startswith("_")}
-    there.remove("closes_last")
-    assert {each for each in there if not described[each].docstring} == set()
-    init = described["__init__"]
-    assert init.docstring
-    taken = inspect.signature(getattr(sync, name)).parameters
-    assert [each.name for each in init.parameters] == ["self", *taken]
 
 
 @pytest.mark.parametrize(
@@ -56,22 +43,9 @@ def test_options_are_shown_as_parameters(shown: Any, path: str, options: type[An
     assert {each.name for each in listed if not each.description} == set()
 
 
-def test_what_is_waited_for_is_shown_as_it_comes(shown: Any) -> None:
-    consumer = shown["client.sync.Consumer"].all_members
-    assert str(consumer["batches"].returns) == "Iterator[list[ReceivedMessage]]"
-    send = shown["client.sync.Producer"].all_members["send"]
-    assert (str(send.returns), send.labels) == ("SendReceipt", set())
-
-
-def test_a_check_is_shown_as_the_plain_function_that_it_is(shown: Any) -> None:
-    init = shown["client.sync.TransactionProducer"].all_members["__init__"]
-    check = init.parameters["check"].annotation
-    assert check.canonical_path == "rockhopper.client.sync.producers.Check"
-
-
 def test_bases_that_nobody_can_import_are_left_out(shown: Any) -> None:
     hides = {
         name: shown[f"client.{name}"].extra["site"]["hides_bases"]
-        for name in ("Producer", "TransactionProducer", "sync.Consumer")
+        for name in ("Producer", "TransactionProducer")
     }
-    assert hides == {"Producer": True, "TransactionProducer": False, "sync.Consumer": True}
+    assert hides == {"Producer": True, "TransactionProducer": False}
