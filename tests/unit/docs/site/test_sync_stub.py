@@ -5,9 +5,10 @@ import pytest
 pytest.importorskip("griffe", reason="the stub is made with the extra [docs]")
 
 from docs.site import sync_stub
+from docs.site.help_files import ROOT
 
 
 @pytest.mark.costly
 def test_the_stub_is_up_to_date() -> None:
-    text = (sync_stub.ROOT / sync_stub.FILE).read_text(encoding="utf-8")
+    text = (ROOT / sync_stub.FILE).read_text(encoding="utf-8")
     assert text == sync_stub.make_stub(), "run `make pages`"
