@@ -14,9 +14,9 @@ from rockhopper.broker import Broker
 from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.kernel.metrics.broker_metrics import families
 from rockhopper.broker.kernel.metrics.lag_metrics import LagAges
-from rockhopper.broker.kernel.metrics.tls_metrics import tls_families
 from rockhopper.broker.observing import log
 from rockhopper.broker.replication.roles import set_metrics
+from rockhopper.broker.servers import tls_families
 from rockhopper.broker.supervising.pages import PARENT_FAMILIES
 
 PAGE = Path("docs/metrics.md")

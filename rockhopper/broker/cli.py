@@ -28,9 +28,12 @@ import structlog
 
 from rockhopper.broker.observing import log as logging
 from rockhopper.broker.server.loop.garbage import ShortCollections
-from rockhopper.broker.server.loop.heap import keep_freed_memory
-from rockhopper.broker.server.loop.service_manager import ServiceManager
-from rockhopper.broker.server.loop.systems import refusal, shortcomings
+from rockhopper.broker.server.loop.systems import (
+    ServiceManager,
+    keep_freed_memory,
+    refusal,
+    shortcomings,
+)
 from rockhopper.broker.server.remoting.limits import raise_open_files_limit
 from rockhopper.broker.server.remoting.startup import (
     StartError,

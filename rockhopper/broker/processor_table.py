@@ -13,20 +13,18 @@ from rockhopper.broker.kernel.parts import BrokerCore
 from rockhopper.broker.kernel.processors.auth_admin import AuthAdminProcessors
 from rockhopper.broker.kernel.processors.broker_admin import BrokerAdminProcessors
 from rockhopper.broker.kernel.processors.client_calls import ClientCallProcessors
-from rockhopper.broker.kernel.processors.clients import ClientProcessors
+from rockhopper.broker.kernel.processors.clients import ClientProcessors, QueueLockProcessors
 from rockhopper.broker.kernel.processors.consumption_admin import ConsumptionAdminProcessors
 from rockhopper.broker.kernel.processors.groups_admin import GroupAdminProcessors
-from rockhopper.broker.kernel.processors.log_history import LogHistoryProcessor
-from rockhopper.broker.kernel.processors.offsets import OffsetProcessors
+from rockhopper.broker.kernel.processors.offsets import LogHistoryProcessor, OffsetProcessors
 from rockhopper.broker.kernel.processors.pulls import PullProcessor
 from rockhopper.broker.kernel.processors.queries import QueryProcessors
-from rockhopper.broker.kernel.processors.queue_locking import QueueLockProcessors
-from rockhopper.broker.kernel.processors.recall import RecallProcessor
 from rockhopper.broker.kernel.processors.resets import ResetProcessors
 from rockhopper.broker.kernel.processors.send_back import SendBackProcessor
+from rockhopper.broker.kernel.processors.sends import RecallProcessor
 from rockhopper.broker.kernel.processors.store_admin import StoreAdminProcessors
-from rockhopper.broker.kernel.processors.topic_ids import TopicIdProcessor
 from rockhopper.broker.kernel.processors.topic_stats import StatsProcessor
+from rockhopper.broker.kernel.processors.topics_admin import TopicIdProcessor
 from rockhopper.broker.server.remoting.dispatcher import Row
 
 

@@ -13,19 +13,19 @@ import asyncio
 import contextlib
 import socket
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import structlog
 
 from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.kernel.members.guarding import accounts_of
-from rockhopper.broker.kernel.metrics.tls_metrics import tls_families
 from rockhopper.broker.kernel.parts import BrokerCore
 from rockhopper.broker.name_server.advertisement import Advertisement
 from rockhopper.broker.name_server.embedded import EmbeddedBroker
 from rockhopper.broker.name_server.registration import Registrar
 from rockhopper.broker.name_server.service import NameService
+from rockhopper.broker.server.listening.listener import Gate
 from rockhopper.broker.server.remoting.gate import close_connections_of
 from rockhopper.broker.server.remoting.limits import connection_shares
 from rockhopper.broker.server.remoting.ports import Ports
@@ -235,7 +235,7 @@ class Servers(AccountListener):
 
     async def _open_grpc(self, gate: LeaseGate | None) -> None:
         # gRPC's modules are imported only if its port is enabled.
-        from rockhopper.broker.gateways.grpc.opening import open_gateway
+        from rockhopper.broker.gateways.grpc.gateway import open_gateway
 
         core = self._core
         self.ports.take_again("grpcPort")
@@ -323,3 +323,25 @@ class Servers(AccountListener):
         if self.grpc is not None:
             counts[self.grpc.server.name] = self.grpc.server.tls_count
         return tls_families(self.ports.gate, counts)
+
+
+def tls_families(gate: Gate, connections: Mapping[str, int]) -> Iterator[Family]:
+    """Yield the metrics of *gate* if it has TLS; TLS *connections* are counted by port."""
+    tls = gate.tls
+    if tls is None:
+        return
+    opened = Family("gauge", "rockhopper_tls_connections", "Open TLS connections", "server")
+    for name, count in connections.items():
+        opened.add_sample(count, name)
+    yield opened
+    yield Family(
+        "counter", "rockhopper_tls_handshakes_failed_total", "Failed TLS handshakes"
+    ).add_sample(tls.handshakes.failures.count)
+    yield Family(
+        "gauge", "rockhopper_tls_handshakes_under_way", "TLS handshakes in progress or waiting"
+    ).add_sample(tls.handshakes.count)
+    yield Family(
+        "gauge",
+        "rockhopper_tls_certificate_expires_seconds",
+        "Expiry time of the certificate, as a Unix time",
+    ).add_sample(tls.expires_at_s)

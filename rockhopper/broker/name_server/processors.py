@@ -4,14 +4,14 @@ RocketMQ: ClientRequestProcessor (105) and DefaultRequestProcessor. Route bodies
 without true, false and null, because some clients have their own JSON parsers.
 """
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
+import dataclasses
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from rockhopper.broker.kernel.tables.json_table import TableVersion
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server.advertisement import MASTER_ID
 from rockhopper.broker.name_server.embedded import EmbeddedBroker
-from rockhopper.broker.name_server.neighbours import Neighbours
 from rockhopper.broker.name_server.registering import RegistrationReader, check_lengths
 from rockhopper.broker.name_server.registration import INSTANCE_FIELD
 from rockhopper.broker.name_server.route_table import (
@@ -50,12 +50,14 @@ from rockhopper.broker.server.remoting.permissions import (
     SEE_CLUSTER,
     on_topic,
 )
+from rockhopper.broker.settings.advertise import Advertiser
 from rockhopper.broker.settings.broker_config import BrokerConfig, NameServiceConfig
 from rockhopper.broker.settings.config_file import properties_of
 from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import NoPermission, Refusal, TopicNotFound
+from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol import fastjson
-from rockhopper.protocol.addresses import join_address, split_address
+from rockhopper.protocol.addresses import is_loopback, join_address, split_address
 from rockhopper.protocol.bodies import topics as bodies
 from rockhopper.protocol.bodies.properties_text import encode_properties_text
 from rockhopper.protocol.bodies.route import (
@@ -97,6 +99,49 @@ with it.
 UNIT_FLAG = 1
 UNIT_SUB_FLAG = 2
 TOPIC_FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+
+
+class Neighbours:
+    """Replaces loopback addresses of brokers for clients on other machines.
+
+    A broker on the machine of its name server may have registered over the loopback interface, with
+    an address that other machines cannot reach. Its address is then replaced like the embedded
+    broker's: by the rules of ``advertise``, by brokerIP1, or by the address at which the client
+    reached the name server.
+    """
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._advertiser = Advertiser(
+            config.advertise, broker_ip1=config.broker_ip1, port=config.listen_port
+        )
+
+    def list_reachable(
+        self, connection: Peer, members: Iterable[BrokerAddresses], own: str = ""
+    ) -> list[BrokerAddresses]:
+        """Return *members* with the addresses at which the client at *connection* can reach them.
+
+        *own* is the address of the broker in this process, which is already correct.
+        """
+        if is_loopback(connection.addresses.local_host):
+            return list(members)
+        return [
+            dataclasses.replace(
+                member,
+                addresses={
+                    broker_id: address if address == own else self._address(connection, address)
+                    for broker_id, address in member.addresses.items()
+                },
+            )
+            for member in members
+        ]
+
+    def _address(self, connection: Peer, address: str) -> str:
+        host, port = split_address(address)
+        if not is_loopback(host):
+            return address
+        return self._advertiser.address_for(
+            connection.addresses.peer_host, connection.addresses.local_host, port
+        )
 
 
 class NameServiceProcessors:

@@ -2,7 +2,8 @@
 
 import asyncio
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import structlog
 
@@ -10,8 +11,8 @@ from rockhopper.broker.feature import FeaturePart
 from rockhopper.broker.gateways.grpc.activities.clients import ClientLifecycle
 from rockhopper.broker.gateways.grpc.activities.producing import Producing
 from rockhopper.broker.gateways.grpc.activities.pulling import Pulling
-from rockhopper.broker.gateways.grpc.activities.routes import Routes, RouteSource
-from rockhopper.broker.gateways.grpc.probing import probes
+from rockhopper.broker.gateways.grpc.activities.routes import BrokerQueues, Routes, RouteSource
+from rockhopper.broker.gateways.grpc.call import Call, Rpc
 from rockhopper.broker.gateways.grpc.server import GrpcServer
 from rockhopper.broker.gateways.grpc.service import GrpcService
 from rockhopper.broker.gateways.grpc.sessions import Sessions
@@ -19,9 +20,21 @@ from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.server.listening.gates import gate_with_tls
 from rockhopper.broker.server.listening.listener import Gate
 from rockhopper.broker.server.listening.tls import Tls, TlsError
-from rockhopper.broker.settings.advertise import choose_fixed_host
+from rockhopper.broker.settings.advertise import Advertiser, choose_fixed_host
+from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.users.access import AccessRules
+from rockhopper.protocol.addresses import join_address, split_address
+from rockhopper.protocol.grpc_v2.codes import GrpcStatus
+from rockhopper.protocol.grpc_v2.probes import (
+    CHECK,
+    HEALTH,
+    INFOS,
+    NOT_SERVING,
+    SERVICES,
+    SERVING,
+    files_of,
+)
 
 log = structlog.get_logger("broker.grpc")
 
@@ -130,3 +143,92 @@ class GrpcGateway:
             self._tls.close()
         await self.server.close()
         self.sessions.close()
+
+
+def probes(check_writable: Callable[[], None]) -> dict[str, Rpc]:
+    """Return the RPCs of health checks and reflection, by path; they are open to every caller.
+
+    They reveal only whether the broker accepts messages, and messaging.proto: no topic, no client.
+    *check_writable* raises StoreError while no messages are accepted.
+    """
+
+    def check(call: Call, request: Any) -> None:
+        if request.service and request.service not in SERVICES:
+            call.connection.fail(call, GrpcStatus.NOT_FOUND, "unknown service")
+            return
+        try:
+            check_writable()
+            call.write(CHECK.reply(status=SERVING))
+        except StoreError:
+            call.write(CHECK.reply(status=NOT_SERVING))
+        call.end_call()
+
+    found = {f"/{HEALTH}/{CHECK.name}": Rpc(CHECK, check, None)}
+    for service, method in INFOS.items():
+
+        def describe(call: Call, request: Any, reply: Any = method.reply) -> None:
+            call.write(_describe_services(reply(original_request=request), request))
+
+        found[f"/{service}/{method.name}"] = Rpc(method, describe, None)
+    return found
+
+
+def _describe_services(reply: Any, request: Any) -> Any:
+    reply.valid_host = request.host
+    if request.HasField("list_services"):
+        for name in SERVICES:
+            reply.list_services_response.service.add(name=name)
+        return reply
+    try:
+        if request.HasField("file_by_filename"):
+            files = files_of(name=request.file_by_filename)
+        else:
+            files = files_of(symbol=request.file_containing_symbol)
+    except KeyError:
+        reply.error_response.error_code = int(GrpcStatus.NOT_FOUND)
+        reply.error_response.error_message = "unknown service"
+        return reply
+    reply.file_descriptor_response.file_descriptor_proto.extend(files)
+    return reply
+
+
+def open_gateway(
+    kernel: Kernel,
+    features: Mapping[str, FeaturePart],
+    access: AccessRules,
+    advertiser: Advertiser,
+    port: int,
+    connections_max: int,
+    gate: LeaseGate | None = None,
+) -> GrpcGateway:
+    """Return the gateway; *port* is its future port. GrpcGateway explains *gate*.
+
+    The gRPC addresses of other brokers are computed: the distance between a broker's gRPC port and
+    its listenPort must be the same on all brokers. This holds for the brokers of one process group
+    (brokers=N), and for those of a cluster with the same settings.
+    """
+    own_name = kernel.config.broker_name
+
+    async def brokers_of(topic: str, call: Call) -> list[BrokerQueues]:
+        connection = call.connection
+        own = advertiser.address_for(
+            connection.addresses.peer_host, connection.addresses.local_host
+        )
+        own_grpc = advertiser.address_for(
+            connection.addresses.peer_host, connection.addresses.local_host, port
+        )
+        found = []
+        for each in await kernel.cluster.queues.brokers_of(topic, own):
+            is_own = each.broker_name == own_name
+            address = own_grpc if is_own else _derive_address(each.address, own, own_grpc)
+            found.append(BrokerQueues(*each[:4], address, is_own))
+        return found
+
+    return GrpcGateway(kernel, features, access, brokers_of, connections_max, gate)
+
+
+def _derive_address(address: str, own: str, own_grpc: str) -> str:
+    """Return the gRPC address of the broker at *address*."""
+    host, port = split_address(address)
+    apart = (split_address(own_grpc)[1] or 0) - (split_address(own)[1] or 0)
+    return join_address(host, (port or 0) + apart)

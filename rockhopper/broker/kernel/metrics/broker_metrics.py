@@ -9,16 +9,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
 from rockhopper.broker.feature import FeaturePart
-from rockhopper.broker.kernel.families import SAMPLES_PER_TURN, Family, counter, gauge, render
+from rockhopper.broker.kernel.families import (
+    SAMPLES_PER_TURN,
+    Family,
+    counter,
+    gauge,
+    histogram,
+    render,
+)
 from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.producers import ProducerTable
 from rockhopper.broker.kernel.metrics.lag_metrics import LagAges, lag_families
-from rockhopper.broker.kernel.metrics.latency_metrics import latency_families
 from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.observing.log import count_dropped
 from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.server.loop.latencies import PULLS, SENDS, Latencies, RequestTimes
 from rockhopper.broker.server.loop.stalls import STALL_S, StallWatchdog
 from rockhopper.broker.server.remoting.http import Page
 from rockhopper.broker.settings.broker_config import BrokerConfig
@@ -27,6 +34,9 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.compiled import MISSING
 from rockhopper.protocol.names import is_retry_topic
 from rockhopper.version import own_version
+
+RPC_BOUNDS_S = (0.001, 0.003, 0.005, 0.007, 0.01, 0.1, 1.0, 2.0, 3.0)
+"""The bounds that RocketMQ uses."""
 
 
 class MetricsPage:
@@ -302,3 +312,28 @@ def _clients(
 
 def _text(value: bool) -> str:
     return "true" if value else "false"
+
+
+def latency_families(times: RequestTimes, flushes: Latencies) -> Iterator[Family]:
+    """Yield the histograms; there is one series for each kind of request and answer seen so far."""
+    rpc = histogram(
+        "rocketmq_rpc_latency",
+        "From reading a request to writing its answer",
+        *("protocol_type", "request_code", "response_code", "is_long_polling", "result"),
+    )
+    for kind, taken in times.rows():
+        waited = "true" if kind.has_waited else "false"
+        result = "oneway" if kind.is_oneway else "success"
+        values = (kind.protocol, kind.request, kind.response, waited, result)
+        rpc.observe(taken, *values, bounds_s=RPC_BOUNDS_S, per_second=1000)
+    yield rpc
+    for name, help_text, taken in (
+        ("send", "From reading a send, or a batch, to writing its answer", times.combine(SENDS)),
+        (
+            "pull",
+            "From reading a pull that finds messages at once to writing its answer",
+            times.combine(PULLS),
+        ),
+        ("flush", "Flushes of the commit log that wrote something", flushes),
+    ):
+        yield histogram(f"rockhopper_{name}_latency_seconds", help_text).observe(taken)

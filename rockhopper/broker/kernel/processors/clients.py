@@ -1,4 +1,7 @@
-"""Clients and groups: heartbeat (34), unregistration (35), members (38), client check (46)."""
+"""Clients and groups: heartbeat (34), unregistration (35), members (38), client check (46).
+
+Also the locks of orderly consumers (41, 42).
+"""
 
 import asyncio
 import contextlib
@@ -15,13 +18,19 @@ from rockhopper.broker.kernel.members.consumer_groups import (
     ConsumeSettings,
 )
 from rockhopper.broker.kernel.members.producers import ProducerTable
+from rockhopper.broker.kernel.members.queue_locks import QueueKey, QueueLocks
 from rockhopper.broker.kernel.processors.topics_admin import TopicAnnouncer
 from rockhopper.broker.kernel.pull.puller import Puller
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.remoting.dispatcher import Request, Response, Row, serves
-from rockhopper.broker.server.remoting.json_bodies import json_response, names_in_body, with_body
+from rockhopper.broker.server.remoting.json_bodies import (
+    json_response,
+    long_json_response,
+    names_in_body,
+    with_body,
+)
 from rockhopper.broker.server.remoting.permissions import (
     ExaminedRequest,
     RequiredPermission,
@@ -31,12 +40,21 @@ from rockhopper.broker.server.remoting.permissions import (
 )
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.users.access import Action, ResourceKind
-from rockhopper.broker.users.errors import NoPermission, Refusal, SubscriptionNotParsed, TooManyWait
+from rockhopper.broker.users.errors import (
+    InvalidParameter,
+    NoPermission,
+    Refusal,
+    SubscriptionNotParsed,
+    TooManyWait,
+)
 from rockhopper.protocol.bodies import (
     CheckClientRequestBody,
     ConsumerData,
     GetConsumerListByGroupBody,
     HeartbeatData,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    MessageQueueKey,
     SubscriptionData,
 )
 from rockhopper.protocol.codes import RequestCode as Code
@@ -62,6 +80,14 @@ REFUSED_GROUPS = "refused groups"
 """The attribute of a connection with the groups that its last heartbeat was refused."""
 
 log = structlog.get_logger("broker.clients")
+QUEUES_AT_ONCE = 256
+LOCKING_GROUP_LENGTH_MAX = 4096
+"""As in RocketMQ, any group name is accepted: locks are in memory, and end with their client."""
+LOCKED = on_topics_and_groups(
+    Action.SUB,
+    names_in_body(LockBatchRequestBody, lambda body: [queue.topic for queue in body.mq_set]),
+    names_in_body(LockBatchRequestBody, lambda body: [body.consumer_group]),
+)
 
 
 def _not_at_the_gate(_request: ExaminedRequest) -> Iterable[str]:
@@ -351,3 +377,55 @@ def _subscriptions(data_set: Iterable[SubscriptionData]) -> dict[str, Subscripti
         except SubscriptionError:
             continue
     return found
+
+
+@dataclass(eq=False, repr=False)
+class QueueLockProcessors:
+    """Serves the locks of orderly consumers."""
+
+    _locks: QueueLocks
+
+    def rows(self) -> dict[int, Row]:
+        """Return the row of each request code."""
+        return {
+            Code.LOCK_BATCH_MQ: serves(self.lock, *LOCKED),
+            Code.UNLOCK_BATCH_MQ: serves(self.unlock, *LOCKED),
+        }
+
+    def lock(self, request: Request) -> Response | Awaitable[Response]:
+        """41: lock or renew queues for a client; the answer lists those that it now holds."""
+        return with_body(request, LockBatchRequestBody, self._lock)
+
+    def unlock(self, request: Request) -> Response | Awaitable[Response]:
+        """42: release queues. Those of other clients stay locked."""
+        return with_body(request, LockBatchRequestBody, self._unlock)
+
+    def _lock(self, request: Request, body: LockBatchRequestBody) -> Response | Awaitable[Response]:
+        _check_locking(body)
+        granted = self._locks.lock(
+            body.consumer_group, body.client_id, request.connection, _keys_of(body)
+        )
+        queues = [MessageQueueKey(topic, name, queue_id) for topic, name, queue_id in granted]
+        granted_body = LockBatchResponseBody(lock_ok_mq_set=queues)
+        if len(queues) > QUEUES_AT_ONCE:
+            return long_json_response(lambda: granted_body)
+        return json_response(granted_body)
+
+    def _unlock(self, request: Request, body: LockBatchRequestBody) -> Response:
+        _check_locking(body)
+        self._locks.unlock(body.consumer_group, body.client_id, request.connection, _keys_of(body))
+        return Response()
+
+
+def _check_locking(body: LockBatchRequestBody) -> None:
+    if len(body.consumer_group) > LOCKING_GROUP_LENGTH_MAX:
+        raise InvalidParameter(
+            f"the group has {len(body.consumer_group)} characters; {LOCKING_GROUP_LENGTH_MAX} "
+            "are allowed"
+        )
+    if not body.client_id:
+        raise InvalidParameter("the body has no clientId")
+
+
+def _keys_of(body: LockBatchRequestBody) -> list[QueueKey]:
+    return [(queue.topic, queue.broker_name, queue.queue_id) for queue in body.mq_set]

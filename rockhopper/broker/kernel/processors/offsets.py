@@ -1,7 +1,8 @@
 """Offsets of consumers and of queues: codes 14, 15, 29, 30, 31, 32 and 43.
 
 A query never creates a queue; RocketMQ creates one for any requested name. A missing topic is
-answered with 17, a missing queue with 29.
+answered with 17, a missing queue with 29. LOG_HISTORY (70020) tells up to where a reader's
+positions belong to the present log.
 """
 
 from dataclasses import dataclass
@@ -9,8 +10,10 @@ from dataclasses import dataclass
 from rockhopper.broker.kernel.members.consumer_groups import PULLING, ConsumerGroups
 from rockhopper.broker.kernel.pull.reader_positions import ReaderPositions
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.kernel.tables.log_history import LogHistory
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
+from rockhopper.broker.server.loop.cooperative_work import next_slice
 from rockhopper.broker.server.remoting.dispatcher import (
     Request,
     RequestError,
@@ -20,11 +23,23 @@ from rockhopper.broker.server.remoting.dispatcher import (
     serves,
 )
 from rockhopper.broker.server.remoting.json_bodies import long_json_response
-from rockhopper.broker.server.remoting.permissions import SEE_CLUSTER, on_topic, on_topic_and_group
+from rockhopper.broker.server.remoting.permissions import (
+    SEE_CLUSTER,
+    RequiredPermission,
+    on_topic,
+    on_topic_and_group,
+)
 from rockhopper.broker.settings.live_settings import InitialOffset, LiveSettings
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.users.access import Action
+from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.broker.users.errors import GroupNotFound, InvalidParameter, TopicNotFound
+from rockhopper.protocol.bodies.log_history import (
+    IDS_MAX,
+    QUEUES_MAX,
+    HistoryAnswer,
+    decode_history_question,
+    encode_history,
+)
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.errors import FieldError
@@ -36,6 +51,14 @@ from rockhopper.protocol.requests import (
     QueryConsumerOffsetRequest,
     SearchOffsetRequest,
     UpdateConsumerOffsetRequest,
+)
+
+# Each queue takes some twenty lookups.
+_QUEUES_PER_TURN = 64
+COMPARED = RequiredPermission(
+    (Action.SUB,),
+    ResourceKind.TOPIC,
+    lambda request: {topic for topic, _ in decode_history_question(request.body).queues},
 )
 
 
@@ -250,3 +273,46 @@ def check_queue(topics: TopicTable, store: MessageStore, topic: str, queue_id: i
 
 def _offset(offset: int) -> Response:
     return Response(ext={"offset": str(offset)})
+
+
+@dataclass(eq=False, repr=False)
+class LogHistoryProcessor:
+    """Serves the history of the log."""
+
+    _store: MessageStore
+    _history: LogHistory
+    _positions: ReaderPositions
+
+    def rows(self) -> dict[int, Row]:
+        """Return the row of each request code."""
+        return {
+            Code.LOG_HISTORY: serves(self.process, COMPARED, promises_state=False),
+        }
+
+    async def process(self, request: Request) -> Response:
+        """Return the newest epochs, once they are on disk, and the ends of the queues.
+
+        Afterwards the reader's commits are accepted unchecked, because it has compared its
+        positions.
+        """
+        question = decode_history_question(request.body)
+        if len(question.known_ids) > IDS_MAX or len(question.queues) > QUEUES_MAX:
+            raise InvalidParameter(
+                f"{len(question.known_ids)} epochs and {len(question.queues)} queues; at most "
+                f"{IDS_MAX} and {QUEUES_MAX} are allowed: send several requests"
+            )
+        past = self._history.compare(question.known_ids)
+        ends: list[int | None] = []
+        for number, (topic, queue_id) in enumerate(question.queues):
+            if number % _QUEUES_PER_TURN == _QUEUES_PER_TURN - 1:
+                await next_slice()
+            ends.append(
+                None
+                if past.end_offset is None
+                else self._store.reading.queue_end_at(topic, queue_id, past.end_offset)
+            )
+            if question.group is not None:
+                self._positions.claim(request.connection, question.group, topic, queue_id)
+        await self._history.saved()
+        answer = HistoryAnswer(self._history.ids(IDS_MAX), past.id, ends)
+        return Response(body=encode_history(answer))

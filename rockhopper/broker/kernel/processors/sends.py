@@ -1,9 +1,14 @@
-"""SEND_MESSAGE (10), SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320) in any serialization."""
+"""SEND_MESSAGE (10), SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320) in any serialization.
 
-from collections.abc import Sequence
+Also RECALL_MESSAGE (370): a producer recalls a timed message before its delivery.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from rockhopper.broker.kernel.events import KernelListener
+from rockhopper.broker.kernel.scheduled.timers.recall import TimerRecall
 from rockhopper.broker.kernel.send.send_request import Send, waits_for_disk
 from rockhopper.broker.kernel.send.sender import Placed, Sender
 from rockhopper.broker.server.remoting.dispatcher import (
@@ -18,14 +23,22 @@ from rockhopper.broker.server.remoting.dispatcher import (
 )
 from rockhopper.broker.server.remoting.permissions import on_topic
 from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.settings.live_settings import LiveSettings
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.errors import FieldError
 from rockhopper.protocol.properties import PROPERTY_REPLY_TO_CLIENT, decode_properties
-from rockhopper.protocol.requests import SendMessageRequest, SendMessageRequestV2
+from rockhopper.protocol.requests import (
+    RecallMessageRequest,
+    RecallMessageResponse,
+    SendMessageRequest,
+    SendMessageRequestV2,
+    encode_fields,
+)
 
 SENT = on_topic(Action.PUB, field="b")
 _REPLY_CODES = (RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
@@ -193,3 +206,38 @@ def send_of(request: Request) -> Send:
         request.version,
         request.connection,
     )
+
+
+@dataclass(eq=False, repr=False)
+class RecallProcessor:
+    """Serves recalls."""
+
+    _live: LiveSettings
+    _store: MessageStore
+    _timer_recall: TimerRecall
+    _now_ms: Callable[[], int]
+
+    def rows(self) -> dict[int, Row]:
+        """Return the row of each request code."""
+        return {
+            Code.RECALL_MESSAGE: serves(self.process, on_topic(Action.PUB)),
+        }
+
+    def process(self, request: Request) -> Response | None:
+        """370: recall the message of a handle."""
+        fields = request.fields(RecallMessageRequest)
+        if self._live.accept_send_from_ms > self._now_ms():
+            raise RequestError(
+                ResponseCode.SERVICE_NOT_AVAILABLE, "the broker does not accept requests yet"
+            )
+        recalled = self._timer_recall.recall(
+            fields.topic, fields.recall_handle, request.connection.addresses.born_host
+        )
+        response = Response(ext=encode_fields(RecallMessageResponse(msg_id=recalled.unique_key)))
+        return request.answer_when_safe(
+            response, self._store.safe_point, recalled.end_offset, _get_code
+        )
+
+
+def _get_code(error: StoreError) -> int:
+    return store_error_response(error).code

@@ -1,7 +1,8 @@
 """Topics: create, change (17, 18), delete (215), purge (70006), describe (21, 351, 202, 300, 305).
 
 A change is answered once it is saved and the name servers are notified, so that the client can use
-the topic at once.
+the topic at once. TOPIC_IDS (70007) returns ids that distinguish a topic from earlier or later ones
+of the same name.
 """
 
 import asyncio
@@ -27,11 +28,12 @@ from rockhopper.broker.kernel.tables.topic_attributes import (
     parse_attribute_changes,
 )
 from rockhopper.broker.kernel.tables.topic_ends import TopicEnds
+from rockhopper.broker.kernel.tables.topic_ids import TopicIds
 from rockhopper.broker.kernel.tables.topic_mappings import TopicMapping
 from rockhopper.broker.kernel.tables.topics import QUEUE_COUNT_MAX, TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.cooperative_work import next_slice
-from rockhopper.broker.server.remoting.dispatcher import Request, Response, Row, administers
+from rockhopper.broker.server.remoting.dispatcher import Request, Response, Row, administers, serves
 from rockhopper.broker.server.remoting.json_bodies import (
     json_response,
     long_json_response,
@@ -50,6 +52,7 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.broker.users.errors import InvalidParameter, Refusal, TopicNotFound
 from rockhopper.protocol.bodies import GroupList, TopicList, TopicOffset
+from rockhopper.protocol.bodies.topic_ids import decode_topics, encode_topic_ids
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.fastjson import MessageQueueKey, map_of, queue_text
 from rockhopper.protocol.names import (
@@ -81,6 +84,11 @@ EXAMINED_MAX = 1024
 QUEUES_PER_TURN = 32
 # The number of topics to check or store between pauses for other requests.
 TOPICS_PER_TURN = 256
+IDENTIFIED_MAX = 100_000
+IDENTIFIED = RequiredPermission(
+    (Action.SUB, Action.GET), ResourceKind.TOPIC, lambda request: decode_topics(request.body)
+)
+"""Requests of consumers such as the ends of queues: the right to pull covers them."""
 
 
 def _with_quoted_keys(mapping: TopicMapping) -> JsonObject:
@@ -446,3 +454,32 @@ class TopicAdminProcessors:
         if topic is None:
             raise TopicNotFound(f"No topic in this broker. topic: {name}")
         return topic
+
+
+@dataclass(eq=False, repr=False)
+class TopicIdProcessor:
+    """Serves the ids of topics."""
+
+    _store: MessageStore
+    _topics: TopicTable
+    _topic_ids: TopicIds
+
+    def rows(self) -> dict[int, Row]:
+        """Return the row of each request code."""
+        return {
+            Code.TOPIC_IDS: serves(self.process, IDENTIFIED, promises_state=False),
+        }
+
+    async def process(self, request: Request) -> Response:
+        """Return the id of each topic in the body, once it is on disk."""
+        names = decode_topics(request.body)
+        if len(names) > IDENTIFIED_MAX:
+            raise InvalidParameter(
+                f"{len(names)} topics are requested: request at most {IDENTIFIED_MAX} at a time"
+            )
+        log_end = self._store.log.written_offset
+        found: list[str | None] = [
+            self._topic_ids.get(name, log_end) if name in self._topics else None for name in names
+        ]
+        await self._topic_ids.saved()
+        return Response(body=encode_topic_ids(found))

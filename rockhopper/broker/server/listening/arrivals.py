@@ -3,6 +3,13 @@
 The bytes are peeked (MSG_PEEK) and stay in the socket, so that the protocol reads all of them.
 While more bytes are needed, SO_RCVLOWAT sets how many wake the broker, so that a peer that sends
 byte by byte does not wake up the loop.
+
+TLS is detected by the first bytes. A handshake begins only once its first record is complete: a
+peer that sends half of it costs a socket, but neither the memory of a handshake nor one of the
+limited places.
+
+    0  type, 0x16: handshake        3  length, two bytes, big-endian, at most 2^14
+    1  version, 0x03 and minor      5  the record
 """
 
 import asyncio
@@ -10,11 +17,6 @@ import contextlib
 import socket
 from typing import Protocol
 
-from rockhopper.broker.server.listening.first_bytes import (
-    RECORD_HEAD_SIZE_BYTES,
-    hello_size_bytes,
-    is_tls,
-)
 from rockhopper.broker.server.listening.proxy_protocol import (
     HEADER_SIZE_BYTES_MAX,
     ProxyHeaderError,
@@ -24,7 +26,29 @@ from rockhopper.broker.server.listening.proxy_protocol import (
 SILENCE_TIMEOUT_S = 10.0
 # The pause before the next look if the kernel reports fewer bytes than needed.
 LOOK_AGAIN_S = 0.25
-_PEEK_SIZE_BYTES = RECORD_HEAD_SIZE_BYTES + (1 << 14)
+RECORD_HEAD_SIZE_BYTES = 5
+RECORD_SIZE_BYTES_MAX = 1 << 14
+_PEEK_SIZE_BYTES = RECORD_HEAD_SIZE_BYTES + RECORD_SIZE_BYTES_MAX
+_HANDSHAKE = 0x16
+_VERSION_MAJOR = 0x03
+
+
+def is_tls(data: bytes) -> bool:
+    """Return whether *data*, one byte or more, may begin a TLS handshake."""
+    if data[0] != _HANDSHAKE or (len(data) > 1 and data[1] != _VERSION_MAJOR):
+        return False
+    return len(data) < RECORD_HEAD_SIZE_BYTES or _record_size_bytes(data) <= RECORD_SIZE_BYTES_MAX
+
+
+def hello_size_bytes(data: bytes) -> int:
+    """Return how many bytes are needed to answer the handshake that *data* begins."""
+    if len(data) < RECORD_HEAD_SIZE_BYTES:
+        return RECORD_HEAD_SIZE_BYTES
+    return RECORD_HEAD_SIZE_BYTES + _record_size_bytes(data)
+
+
+def _record_size_bytes(data: bytes) -> int:
+    return int.from_bytes(data[3:RECORD_HEAD_SIZE_BYTES], "big")
 
 
 class ArrivalOwner(Protocol):

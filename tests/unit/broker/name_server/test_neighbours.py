@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from rockhopper.broker.name_server.neighbours import Neighbours
+from rockhopper.broker.name_server.processors import Neighbours
 from rockhopper.broker.name_server.route_table import BrokerAddresses
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.users.peer import ConnectionAddresses

@@ -4,19 +4,22 @@ A client sends its settings over its Telemetry stream, and receives the broker's
 heartbeats, each 10 s, keep it registered.
 """
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from rockhopper.broker.feature import RpcRow
 from rockhopper.broker.gateways.grpc import permissions
-from rockhopper.broker.gateways.grpc.activities.backoff import consumer_policy, producer_policy
-from rockhopper.broker.gateways.grpc.activities.client_properties import check_client_properties
 from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.resources import full_name, group_of, topic_of
 from rockhopper.broker.gateways.grpc.sessions import ClientSession, Sessions
 from rockhopper.broker.gateways.grpc.statuses import OK, GrpcStatusError, status_of
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups, ConsumeSettings
 from rockhopper.broker.kernel.members.producers import ProducerTable
-from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.kernel.tables.subscription_groups import (
+    SubscriptionGroup,
+    SubscriptionGroupTable,
+)
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.users.errors import SubscriptionNotParsed
@@ -26,6 +29,7 @@ from rockhopper.protocol.grpc_v2.messages import (
     FILTER_SQL,
     METHODS,
     ClientType,
+    RetryPolicy,
     Settings,
     TelemetryCommand,
 )
@@ -40,6 +44,37 @@ _CONSUMERS = frozenset(
 _LITE_CONSUMERS = frozenset({ClientType.LITE_PUSH_CONSUMER, ClientType.LITE_SIMPLE_CONSUMER})
 _HeartbeatReply = METHODS["Heartbeat"].reply
 _TerminationReply = METHODS["NotifyClientTermination"].reply
+_DELAYS_S = (
+    1,
+    5,
+    10,
+    30,
+    60,
+    120,
+    180,
+    240,
+    300,
+    360,
+    420,
+    480,
+    540,
+    600,
+    1200,
+    1800,
+    3600,
+    7200,
+)
+_DELAYS_MS = tuple(seconds * 1000 for seconds in _DELAYS_S)
+_EXPONENTIAL_DEFAULT = {"initial": 5_000, "max": 7_200_000, "multiplier": 2}
+PRODUCER_ATTEMPTS = 3
+CONSUMER_ATTEMPTS_DEFAULT = 17
+READS_EXPONENTIAL_ALONE = "HTTP"
+"""The language that Node's client reports."""
+CLIENT_PROPERTIES_MAX = 32
+CLIENT_PROPERTY_LENGTH_MAX = 256
+CLIENT_PROPERTIES_SIZE_BYTES_MAX = 4096
+_is_property_name = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}").fullmatch
+_RESERVED_PREFIX = "rocketmq."
 
 
 class ClientLifecycle:
@@ -206,3 +241,56 @@ def _subscription(entry: Any) -> Subscription:
         return Subscription(full_name(entry.topic), entry.expression.expression, kind)
     except SubscriptionError as error:
         raise SubscriptionNotParsed(str(error)) from None
+
+
+def producer_policy() -> Any:
+    """Return the policy of producers for failed sends."""
+    return _exponential(PRODUCER_ATTEMPTS, 10, 1000, 2)
+
+
+def consumer_policy(group: SubscriptionGroup | None, language: str) -> Any:
+    """Return the policy of a client of *group* for messages that it failed to consume.
+
+    The group's groupRetryPolicy decides, otherwise RocketMQ's default. Clients support different
+    kinds: Node only an exponential policy, Python a customized one, and Java terminates if there is
+    none.
+    """
+    attempts = CONSUMER_ATTEMPTS_DEFAULT if group is None else group.retry_max_times + 1
+    found = group.others.get("groupRetryPolicy") if group is not None else None
+    policy: dict[str, Any] = found if isinstance(found, dict) else {}
+    wanted = policy.get("exponentialRetryPolicy")
+    is_exponential = policy.get("type") == "EXPONENTIAL" or language == READS_EXPONENTIAL_ALONE
+    if is_exponential:
+        values = {**_EXPONENTIAL_DEFAULT, **(wanted if isinstance(wanted, dict) else {})}
+        return _exponential(attempts, values["initial"], values["max"], values["multiplier"])
+    customized = policy.get("customizedRetryPolicy")
+    following = customized.get("next") if isinstance(customized, dict) else None
+    retry = RetryPolicy(max_attempts=attempts)
+    for delay_ms in following or _DELAYS_MS:
+        retry.customized_backoff.next.add().FromMilliseconds(int(delay_ms))
+    return retry
+
+
+def _exponential(attempts: int, initial_ms: int, most_ms: int, multiplier: float) -> Any:
+    retry = RetryPolicy(max_attempts=attempts)
+    retry.exponential_backoff.initial.FromMilliseconds(int(initial_ms))
+    retry.exponential_backoff.max.FromMilliseconds(int(most_ms))
+    retry.exponential_backoff.multiplier = multiplier
+    return retry
+
+
+def check_client_properties(pairs: Mapping[str, str]) -> None:
+    """Raise GrpcStatusError if the properties that a client reports about itself are invalid."""
+    problem = None
+    size_bytes = sum(len(name.encode()) + len(value.encode()) for name, value in pairs.items())
+    if len(pairs) > CLIENT_PROPERTIES_MAX or size_bytes > CLIENT_PROPERTIES_SIZE_BYTES_MAX:
+        problem = f"{len(pairs)} pairs of {size_bytes} bytes"
+    for name, value in pairs.items():
+        if not _is_property_name(name) or name.lower().startswith(_RESERVED_PREFIX):
+            problem = f"the name {name[:100]!r}"
+        elif len(value) > CLIENT_PROPERTY_LENGTH_MAX:
+            problem = f"the value of {name} with {len(value)} characters"
+    if problem is not None:
+        raise GrpcStatusError(
+            Code.INVALID_CLIENT_PROPERTIES, f"client properties cannot be {problem}"
+        )

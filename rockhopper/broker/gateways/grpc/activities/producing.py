@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from rockhopper.broker.feature import RpcRow
 from rockhopper.broker.gateways.grpc import permissions
-from rockhopper.broker.gateways.grpc.activities.consistent_hash import consistent_hash
 from rockhopper.broker.gateways.grpc.call import Call, reply_when_safe
 from rockhopper.broker.gateways.grpc.converting import SendLimits, build_properties, send_of
 from rockhopper.broker.gateways.grpc.resources import (
@@ -60,6 +59,8 @@ Arguments: the request, the host of its client, the size of a body, and names of
 user may choose."""
 encode_sent: Callable[[bytes, str, int], bytes] | None = getattr(_plain_calls, "encode_sent", None)
 """Encode the reply to one stored message, as a frame: of its status, id and queue offset."""
+_MULTIPLIER = 2_862_933_555_777_941_757
+_MASK = (1 << 64) - 1
 
 
 class Producing:
@@ -307,3 +308,20 @@ def _sum_up(reply: Any) -> None:
         reply.status.CopyFrom(entries[0].status)
     else:
         reply.status.CopyFrom(status(Code.MULTIPLE_RESULTS, "see the entries"))
+
+
+def consistent_hash(value: int, buckets: int) -> int:
+    """Return the bucket of *value*, a Java int or long, among *buckets*.
+
+    RocketMQ's proxy chooses the queue of a message group by it. This is Guava's
+    Hashing.consistentHash: if a queue is added, each group either stays or moves to the new one.
+    Its random numbers come from a linear congruential generator.
+    """
+    state, candidate = value & _MASK, 0
+    while True:
+        state = (_MULTIPLIER * state + 1) & _MASK
+        # A Java int: the highest 31 bits, with a sign that is never set.
+        following = int((candidate + 1) / (((state >> 33) + 1) / 2.0**31))
+        if not 0 <= following < buckets:
+            return candidate
+        candidate = following

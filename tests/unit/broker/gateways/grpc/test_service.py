@@ -7,9 +7,8 @@ import pytest
 from rockhopper.broker.feature import RpcRow
 from rockhopper.broker.gateways.grpc.activities.producing import Producing
 from rockhopper.broker.gateways.grpc.call import Demands
-from rockhopper.broker.gateways.grpc.gateway import GrpcGateway
+from rockhopper.broker.gateways.grpc.gateway import GrpcGateway, probes
 from rockhopper.broker.gateways.grpc.identity import ConnectionIdentity
-from rockhopper.broker.gateways.grpc.probing import probes
 from rockhopper.broker.gateways.grpc.service import GrpcService
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.users.access import AccessRules

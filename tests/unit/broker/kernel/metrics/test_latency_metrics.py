@@ -1,6 +1,6 @@
 """Histograms on /metrics: cumulative, and with RocketMQ's ranges for rocketmq_rpc_latency."""
 
-from rockhopper.broker.kernel.metrics.latency_metrics import latency_families
+from rockhopper.broker.kernel.metrics.broker_metrics import latency_families
 from rockhopper.broker.server.loop.latencies import Latencies, RequestTimes
 from rockhopper.protocol.codes import RequestCode
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from rockhopper.broker.kernel.metrics.tls_metrics import tls_families
 from rockhopper.broker.server.listening.listener import OPEN, Gate
 from rockhopper.broker.server.listening.tls import Tls, TlsFiles
+from rockhopper.broker.servers import tls_families
 from tests.support.certificates import Authority
 
 

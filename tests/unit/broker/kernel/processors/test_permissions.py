@@ -4,12 +4,10 @@ import json
 
 import pytest
 
-from rockhopper.broker.kernel.processors.clients import CHECKED, consuming
+from rockhopper.broker.kernel.processors.clients import CHECKED, LOCKED, consuming
 from rockhopper.broker.kernel.processors.groups_admin import CONSUME_STATS, GROUP_MADE, GROUPS_MADE
 from rockhopper.broker.kernel.processors.pulls import PULLED
-from rockhopper.broker.kernel.processors.queue_locking import LOCKED
-from rockhopper.broker.kernel.processors.topic_ids import IDENTIFIED
-from rockhopper.broker.kernel.processors.topics_admin import TOPICS_MADE
+from rockhopper.broker.kernel.processors.topics_admin import IDENTIFIED, TOPICS_MADE
 from rockhopper.broker.server.remoting.dispatcher import Request
 from rockhopper.broker.server.remoting.json_bodies import ADMIN_BODY_SIZE_BYTES_MAX
 from rockhopper.broker.server.remoting.permissions import RequiredPermission

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.kernel.processors import topic_ids as module
+from rockhopper.broker.kernel.processors import topics_admin as module
 from rockhopper.broker.kernel.tables.topic_ids import TopicIds
 from rockhopper.protocol.bodies.topic_ids import decode_topic_ids, encode_topic_ids
 from rockhopper.protocol.codes import RequestCode, ResponseCode
@@ -46,7 +46,7 @@ async def test_a_topic_made_anew_has_another_one(broker: ServedBroker) -> None:
 async def test_too_many_at_a_time_are_refused(
     broker: ServedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "TOPICS_MAX", 2)
+    monkeypatch.setattr(module, "IDENTIFIED_MAX", 2)
     body = encode_topic_ids(["a", "b", "c"])
     answer = await broker.ask(RequestCode.TOPIC_IDS, {}, body)
     assert answer.code == ResponseCode.INVALID_PARAMETER

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.server.listening.first_bytes import hello_size_bytes, is_tls
+from rockhopper.broker.server.listening.arrivals import hello_size_bytes, is_tls
 
 HELLO = b"\x16\x03\x01\x02\x00"
 

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from rockhopper.broker.server.loop.heap import keep_freed_memory
+from rockhopper.broker.server.loop.systems import keep_freed_memory
 from rockhopper.protocol.compiled import MISSING
 
 TAKE_AND_FREE = """
 import resource
-from rockhopper.broker.server.loop.heap import keep_freed_memory
+from rockhopper.broker.server.loop.systems import keep_freed_memory
 kept = {keep} and keep_freed_memory()
 before = 0
 for number in range(220):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.server.loop.service_manager import ServiceManager
+from rockhopper.broker.server.loop.systems import ServiceManager
 from tests.support.hang import HANG_S
 
 

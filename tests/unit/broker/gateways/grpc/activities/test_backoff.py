@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.gateways.grpc.activities.backoff import consumer_policy, producer_policy
+from rockhopper.broker.gateways.grpc.activities.clients import consumer_policy, producer_policy
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroup
 
 

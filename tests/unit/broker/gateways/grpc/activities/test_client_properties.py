@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.gateways.grpc.activities.client_properties import check_client_properties
+from rockhopper.broker.gateways.grpc.activities.clients import check_client_properties
 from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError
 from rockhopper.protocol.grpc_v2.codes import Code
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rockhopper.broker.gateways.grpc.activities.consistent_hash import consistent_hash
+from rockhopper.broker.gateways.grpc.activities.producing import consistent_hash
 from rockhopper.protocol.java_hash import java_string_hash
 
 BUCKETS = (1, 2, 3, 8, 16, 100, 1024)
