@@ -19,6 +19,7 @@ A feature's life, between the kernel's:
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from rockhopper.broker.hot.parts import FastPath, HalvesOpened
 from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.kernel.send.sender import DivertHalf, PrepareSend
@@ -26,9 +27,7 @@ from rockhopper.broker.kernel.state import NoState, State
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.server.remoting.dispatcher import Row, Wrap
-from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.protocol.frame import Frame
 
 __all__ = [
     "FastPath",
@@ -41,19 +40,6 @@ __all__ = [
     "Wrap",
     "check_features",
 ]
-
-
-class FastPath(Protocol):
-    """The fast path of a feature: the hot pass serves consecutive plain requests of one kind."""
-
-    code: int
-    """The code of these requests."""
-
-    def serve(self, batch: ReplyBatch, frames: list[Frame], first: int) -> int:
-        """Serve requests from frame *first* on, and hand their answers to *batch*.
-
-        Returns how many were served; 0, with nothing done, if the first must take the general path.
-        """
 
 
 class RpcRow(NamedTuple):
@@ -99,9 +85,9 @@ class FeaturePart(Part):
     of all features; functions of earlier features run first."""
     fast: FastPath | None = None
     """What the hot pass may serve for the feature without the dispatcher."""
-    halves_opened: Callable[[list[tuple[int, int, str]]], None] | None = None
-    """Called with the half messages that compiled code has stored: queue offset, log offset and
-    producer group of each. If no feature has it, half messages take the general path."""
+    halves_opened: HalvesOpened | None = None
+    """Called with the half messages that compiled code has stored. If no feature has it, half
+    messages take the general path."""
 
     def metrics(self) -> Iterable[Family]:
         """Return the feature's metrics; called for each scrape."""

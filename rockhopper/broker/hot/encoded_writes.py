@@ -10,7 +10,7 @@ difference: no other request is served in between.
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from rockhopper.broker.kernel.kernel import Kernel
+from rockhopper.broker.hot.parts import HotKernel
 from rockhopper.broker.server.remoting.connection import RemotingConnection
 from rockhopper.broker.server.remoting.dispatcher import (
     choose_unconfirmed_code,
@@ -33,7 +33,7 @@ Place: TypeAlias = tuple[int, int, int]
 class EncodedWrites:
     """Writes to one store."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: HotKernel) -> None:
         self._store = kernel.store
         self._stats = kernel.stats
         self._times = kernel.request_times

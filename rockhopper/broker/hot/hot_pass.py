@@ -16,12 +16,11 @@ acknowledged.
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from rockhopper.broker.feature import FeaturePart
 from rockhopper.broker.hot.hot_codec import COMMIT_STARTS, PULL_STARTS, SEND_STARTS, json_starts
+from rockhopper.broker.hot.parts import HotFeature, HotKernel
 from rockhopper.broker.hot.plain_commits import PlainCommits
 from rockhopper.broker.hot.plain_pulls import PlainPulls
 from rockhopper.broker.hot.plain_sends import PlainSends
-from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.server.remoting.connection import FrameHandler, RemotingConnection
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher, Together
@@ -40,8 +39,8 @@ class HotPass(FrameHandler):
 
     def __init__(
         self,
-        kernel: Kernel,
-        features: Collection[FeaturePart],
+        kernel: HotKernel,
+        features: Collection[HotFeature],
         dispatcher: Dispatcher,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:

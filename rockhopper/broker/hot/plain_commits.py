@@ -4,8 +4,8 @@ Every other commit takes the general path (kernel/processors/offsets.py), which 
 response: offsets that go back, the first one of a queue, resets, logical queues.
 """
 
+from rockhopper.broker.hot.parts import HotKernel
 from rockhopper.broker.hot.similar_requests import RequestShape, encode_successes, read_similar
-from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol.codes import FLAG_ONEWAY, RequestCode
 from rockhopper.protocol.frame import Frame
@@ -21,7 +21,7 @@ _SHAPE = RequestShape(
 class PlainCommits:
     """Serves plain commits."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: HotKernel) -> None:
         self._topics = kernel.tables.topics
         self._groups = kernel.tables.groups
         self._consumers = kernel.consumers

@@ -21,8 +21,8 @@ from rockhopper.broker.hot.hot_codec import (
     pieces,
     templates,
 )
+from rockhopper.broker.hot.parts import HotKernel
 from rockhopper.broker.kernel.events import KernelListener
-from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.kernel.processors.pulls import PULL_CODES
 from rockhopper.broker.kernel.pull.long_polling import ParkedPull
 from rockhopper.broker.kernel.pull.puller import Pull, PullOutcome
@@ -182,7 +182,7 @@ class _ParkedPull(ParkedPull):
 class PlainPulls(KernelListener, CatalogListener):
     """The pulls that are known to be allowed, and the responses to them."""
 
-    def __init__(self, kernel: Kernel, access: AccessRules) -> None:
+    def __init__(self, kernel: HotKernel, access: AccessRules) -> None:
         self._guard = guard_of(access)
         self._puller = kernel.puller
         self._store = kernel.store

@@ -18,11 +18,9 @@ one write adds them to the log, and each connection gets its own response.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from rockhopper.broker.feature import FeaturePart
 from rockhopper.broker.hot.encoded_writes import EncodedWrites, Owed
 from rockhopper.broker.hot.hot_codec import Templates, pieces, templates
-from rockhopper.broker.kernel.kernel import Kernel
-from rockhopper.broker.kernel.send.sender import broker_properties
+from rockhopper.broker.hot.parts import HotFeature, HotKernel
 from rockhopper.broker.kernel.tables.topics import CatalogListener, TopicConfig
 from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.server.remoting.connection import RemotingConnection
@@ -136,14 +134,14 @@ class Common(NamedTuple):
     waiting: DeferredSends
 
 
-def ways_to_wait(kernel: Kernel, features: Iterable[FeaturePart]) -> DeferredSends:
+def ways_to_wait(kernel: HotKernel, features: Iterable[HotFeature]) -> DeferredSends:
     """Return how messages wait, by the present settings."""
     takes_halves = not kernel.config.transactions.reject_transaction_message and any(
         part.halves_opened is not None for part in features
     )
     return DeferredSends(
         kernel.store.staging.tails,
-        tuple(kernel.scheduled.delayed.levels.delays_ms),
+        tuple(kernel.delay_levels.delays_ms),
         SCHEDULE_TOPIC,
         TRANSACTION_HALF_TOPIC if takes_halves else None,
         kernel.stats.get_send_traffic(TRANSACTION_HALF_TOPIC),
@@ -188,7 +186,7 @@ class PlainSends(CatalogListener):
     """Serves plain sends, and knows which topics accept them, and from whom."""
 
     def __init__(
-        self, kernel: Kernel, features: Collection[FeaturePart], access: AccessRules
+        self, kernel: HotKernel, features: Collection[HotFeature], access: AccessRules
     ) -> None:
         config = kernel.config
         self._kernel, self._features = kernel, features
@@ -205,11 +203,11 @@ class PlainSends(CatalogListener):
         self._common = common(
             templates(config.region_id, kernel.store_host, trace_on=config.trace_on),
             kernel.store_host,
-            broker_properties(config),
+            config.added_properties,
             config.store.live.message_size_max_bytes,
             ways_to_wait(kernel, features),
         )
-        self._ids = kernel.sender.unique_ids
+        self._ids = kernel.unique_ids
         # Most clients send a key with each message.
         self._assigns_keys = False
         self._sendable = Sendable()

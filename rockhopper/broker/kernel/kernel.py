@@ -24,9 +24,11 @@ from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.server.loop.latencies import Latencies, RequestTimes
 from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import Redirect
 from rockhopper.broker.users.access import AccessRules
+from rockhopper.protocol.message_ids import UniqueIds
 
 
 class Scheduled(NamedTuple):
@@ -65,6 +67,8 @@ class Kernel(NamedTuple):
     puller: Puller
     positions: ReaderPositions
     scheduled: Scheduled
+    delay_levels: DelayLevels
+    unique_ids: UniqueIds
     state: StateChannels
     listeners: list[KernelListener]
     """Those that the kernel notifies of events (kernel/events.py)."""

@@ -227,6 +227,8 @@ def build_kernel(
         long_polling=long_polling,
         puller=puller,
         positions=positions,
+        delay_levels=delayed.levels,
+        unique_ids=sender.unique_ids,
         scheduled=Scheduled(delayed, timers, build_delay_redirect(delayed.levels, timers, now_ms)),
         state=tables.channels,
         listeners=listeners,

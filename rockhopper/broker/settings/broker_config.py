@@ -306,6 +306,15 @@ class BrokerConfig:
             )
 
     @property
+    def added_properties(self) -> bytes:
+        """The properties that the broker adds to every message, in stored form."""
+        trace = "true" if self.trace_on else "false"
+        return (
+            f"MSG_REGION\x01{self.region_id}\x02TRACE_ON\x01{trace}\x02"
+            f"CLUSTER\x01{self.cluster_name}\x02"
+        ).encode()
+
+    @property
     def is_replicated(self) -> bool:
         """Whether other brokers copy this broker's log, and depend on its flush mode."""
         return bool(

@@ -6,7 +6,6 @@ from rockhopper.broker.features.sinks.processors import SinkProcessors
 from rockhopper.broker.features.sinks.publisher import SinkPublisher
 from rockhopper.broker.features.sinks.state import SinksState
 from rockhopper.broker.kernel.kernel import Kernel
-from rockhopper.broker.kernel.send.sender import broker_properties
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.protocol.message_ids import UniqueIds
@@ -32,7 +31,7 @@ class SinksPart(FeaturePart):
                 kernel.scheduled.redirect,
                 UniqueIds(kernel.store_host[:-4], clock.wall_ms),
                 store_host=kernel.store_host,
-                suffix=broker_properties(config),
+                suffix=config.added_properties,
             ),
             kernel.state,
             staged_bytes_max=config.sink_staged_bytes_max,

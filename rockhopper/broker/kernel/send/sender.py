@@ -121,15 +121,6 @@ topic and the queue id. It may change the properties, and may raise a Refusal. A
 feature diverts is not shown to later ones, and is not delayed."""
 
 
-def broker_properties(config: BrokerConfig) -> bytes:
-    """Encode the properties that the broker adds to every message, in stored form."""
-    trace = "true" if config.trace_on else "false"
-    return (
-        f"MSG_REGION\x01{config.region_id}\x02TRACE_ON\x01{trace}\x02"
-        f"CLUSTER\x01{config.cluster_name}\x02"
-    ).encode()
-
-
 def takes_plain(topic: TopicConfig) -> bool:
     """Whether *topic* stores messages as they are sent."""
     return not (topic.is_batch or topic.is_to_be_compacted or topic.name.startswith("%"))
@@ -301,7 +292,7 @@ class Sender:
         self._checks = checks
         self.check = checks.check
         self.accepts_plain = checks.accepts_plain
-        self._suffix = broker_properties(config)
+        self._suffix = config.added_properties
         self.unique_ids = UniqueIds(store_host[:-4], now_ms)
         """For messages without a key."""
         self.preparations: list[tuple[str, PrepareSend]] = []

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from rockhopper.broker.hot.encoded_writes import EncodedWrites
-from rockhopper.broker.kernel.kernel import Kernel
+from rockhopper.broker.hot.parts import HotKernel
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.latencies import RequestLabels, RequestTimes
 from rockhopper.broker.store.files.errors import DiskFullError, StoreBusyError, StoreError
@@ -65,7 +65,7 @@ class Writing:
         self.now_s = 100.0
         self.request_times = RequestTimes(lambda: self.now_s)
         self.peers = [Peer(port=40_000), Peer(port=40_001)]
-        self.writes = EncodedWrites(cast(Kernel, self))
+        self.writes = EncodedWrites(cast(HotKernel, self))
 
     def write(self, *owed: tuple[int, int, bool], count: int = 1, code: int = SEND) -> bool:
         """Write for (peer, opaque, waits) each."""
