@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 from rockhopper.broker.hot.plain_sends import Common, Front, Taken
 from rockhopper.broker.store.log import encoding
-from rockhopper.broker.store.log.record_properties import hash_of_tags
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.frame import HEADER_SIZE_BYTES_WRITABLE, Frame, FrameDecoder
 from rockhopper.protocol.properties import decode_properties, join_properties
 from rockhopper.protocol.requests.sending import SendMessageRequest, SendMessageRequestV2
+from rockhopper.protocol.store.expected import hash_of_tags
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 
 Response = tuple[object, bool, int, dict[str, str]]

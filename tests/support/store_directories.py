@@ -15,7 +15,6 @@ from rockhopper.broker.store.files import checkpoint as checkpoints
 from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index.index import MessageIndex
-from rockhopper.broker.store.log.record_properties import TagsCodes
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovering import inventory, recovery
 from rockhopper.broker.store.recovering.queue_repair import QueueRules
@@ -225,11 +224,13 @@ def recover(
     index.load(clean)
     if checkpoint is None:
         checkpoint = checkpoints.load(layout.checkpoint)
-    tags_codes = TagsCodes(lambda level: DELAYS_MS[min(level, len(DELAYS_MS)) - 1])
     report = recovery.recover(
         LoadedStore(layout, files, queues, index, checkpoint, inventory.load(layout), clean),
         QueueRules(
-            is_batch_topic, is_deleted, tags_codes.compute_code, lambda topic: is_deleted(topic, 0)
+            is_batch_topic,
+            is_deleted,
+            lambda level: DELAYS_MS[min(level, len(DELAYS_MS)) - 1],
+            lambda topic: is_deleted(topic, 0),
         ),
         verify_bytes=verify_bytes,
         adopt_bytes=adopt_bytes,

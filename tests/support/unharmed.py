@@ -23,7 +23,6 @@ from structlog.testing import LogCapture
 from rockhopper.broker import Broker
 from rockhopper.broker.app import TEMPORARY_SETTINGS
 from rockhopper.broker.settings.config_file import build_config
-from rockhopper.broker.store.log.record_properties import TagsCodes
 from rockhopper.broker.store.opening import OpenedStore
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.codes import RequestCode, ResponseCode
@@ -132,7 +131,7 @@ class Unharmed:
             now_ms=broker.clock.wall_ms,
             wall_ms=broker.clock.wall_ms,
             store_host=host_bytes("127.0.0.1", 10_911),
-            tags_codes=TagsCodes(lambda level: 1000),
+            delay_ms=lambda level: 1000,
             batch_topic=broker.tables.topics.is_batch,
         )
         try:

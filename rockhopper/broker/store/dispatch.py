@@ -17,9 +17,8 @@ from rockhopper.broker.store.files.descriptors import shortage_of
 from rockhopper.broker.store.files.errors import DiskFullError, StoreError, TooManyOpenFilesError
 from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.log.commit_log import CommitLog
-from rockhopper.broker.store.log.encoding import INDEX_KEY, index_keys
+from rockhopper.broker.store.log.encoding import INDEX_KEY
 from rockhopper.broker.store.log.fast_encoding import walk_plain
-from rockhopper.broker.store.log.record_properties import TagsCodes
 from rockhopper.broker.store.log.walking import PlainRun
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
@@ -31,12 +30,9 @@ from rockhopper.broker.store.queues.queue_tail import (
     awaited,
 )
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
-from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.properties import PROPERTY_INNER_NUM, PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
-from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
-from rockhopper.protocol.store.message_codec import decode_message
+from rockhopper.protocol.store.expected import DelayOf, Record, expected
+from rockhopper.protocol.store.message_codec import check_record
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
-from rockhopper.protocol.sys_flags import SYS_FLAG_INNER_BATCH
 from rockhopper.tasks import end_task, keep_running
 
 log = structlog.get_logger("broker.store")
@@ -109,7 +105,7 @@ class Dispatch:
         commit_log: CommitLog,
         queues: ConsumeQueueTable,
         index: MessageIndex | None,
-        tags_codes: TagsCodes,
+        delay_ms: DelayOf,
         tail: Callable[[str, int], QueueTail],
         is_deleted: Callable[[str, int], bool],
         reput: ReputService,
@@ -121,7 +117,7 @@ class Dispatch:
         self._log = commit_log
         self._queues = queues
         self._index = index
-        self._tags_codes = tags_codes
+        self._delay_ms = delay_ms
         self._tail = tail
         self._is_deleted = is_deleted
         self._reput = reput
@@ -297,61 +293,37 @@ class Dispatch:
 
     def _redispatch_one(self) -> None:
         log_offset = self.offset
-        record = self._log.record_at(log_offset)
-        if not record:
+        data = self._log.record_at(log_offset)
+        if not data:
             self.offset = self._log.next_file_offset(log_offset)
             return
-        message = decode_message(record)
-        staged = self._stage_anew(message, log_offset, log_offset + len(record))
-        self._redispatch(staged, message.store_time_ms)
+        record = check_record(data, 0, len(data), log_offset, False).record
+        self._redispatch(self._stage_anew(record), record.store_time_ms)
 
-    def _stage_anew(self, message: StoredMessage, log_offset: int, end: int) -> StagedMessages:
-        """Return a record's run in its own queue and in each light queue, except deleted ones."""
-        code = self._tags_codes.compute_code(
-            message.topic, message.properties, message.store_time_ms
-        )
-        unit = CONSUME_QUEUE_UNIT.pack(log_offset, end - log_offset, code)
-        staged = StagedMessages(log_offset)
-        staged.end = end
-        if not self._is_deleted(message.topic, log_offset):
-            run = self._own_run(message, log_offset, unit)
-            staged.runs.append(run)
-            staged.packed_keys += self._not_indexed(
-                log_offset,
-                index_keys(
-                    run.tail.constants,
-                    log_offset,
-                    message.properties.get(PROPERTY_UNIQUE_KEY),
-                    message.properties.get(PROPERTY_KEYS),
-                ),
-            )
-        for name, offset in light_places(message.topic, message.properties):
-            if not self._is_deleted(name, log_offset):
-                light = Run.empty_at(self._tail(name, LIGHT_QUEUE_ID), log_offset)
-                light.first_offset = offset
-                light.count = light.batch_count = 1
-                light.units.append(unit)
-                staged.runs.append(light)
-        for run in staged.runs:
-            run.end = end
+    def _stage_anew(self, record: Record) -> StagedMessages:
+        """Return a record's keys and its run in each queue; deleted topics have neither."""
+        own = self._tail(record.topic.decode(), record.queue_id)
+        units, keys = expected(record, is_batch=own.is_batch, delay_ms=self._delay_ms)
+        staged = StagedMessages(record.offset)
+        staged.end = record.end_offset
+        for unit in units:
+            topic, queue_id, first_offset, count = unit.place
+            if not self._is_deleted(topic, record.offset):
+                run = Run.empty_at(self._tail(topic, queue_id), record.offset)
+                run.first_offset, run.count, run.batch_count = first_offset, count, count
+                run.units.append(CONSUME_QUEUE_UNIT.pack(*unit.fields(is_batch=False)))
+                run.end = record.end_offset
+                staged.runs.append(run)
+        if not self._is_deleted(own.topic, record.offset):
+            for key in keys[self._count_indexed(record.offset, len(keys)) :]:
+                staged.packed_keys += INDEX_KEY.pack(key, record.offset)
         return staged
 
-    def _own_run(self, message: StoredMessage, log_offset: int, unit: bytes) -> Run:
-        properties = message.properties
-        tail = self._tail(message.topic, message.queue_id)
-        run = Run.empty_at(tail, log_offset)
-        run.first_offset = message.queue_offset
-        run.count = run.batch_count = 1
-        if tail.is_batch and message.sys_flag & SYS_FLAG_INNER_BATCH:
-            run.count = run.batch_count = int(properties[PROPERTY_INNER_NUM])
-        run.units.append(unit)
-        return run
-
-    def _not_indexed(self, log_offset: int, packed_keys: bytes) -> bytes:
-        """Return a message's index keys without those that a failed attempt has already added."""
+    def _count_indexed(self, log_offset: int, key_count: int) -> int:
+        """Return how many keys of a message a failed attempt has already added."""
         index = self._index
         if index is None or log_offset > index.end_commit_log_offset:
-            return packed_keys
+            return 0
         if log_offset < index.end_commit_log_offset:
-            return b""
-        return packed_keys[INDEX_KEY.size * len(index.hashes_at_end()) :]
+            return key_count
+        return len(index.hashes_at_end())

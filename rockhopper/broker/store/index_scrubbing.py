@@ -28,14 +28,9 @@ from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.index.index import MessageIndex, mark_for_rebuilding
 from rockhopper.broker.store.index.index_chains import SLOT_SLICE_BYTES, IndexChains
 from rockhopper.broker.store.index.index_file import ENTRY_SIZE_BYTES, IndexFile
-from rockhopper.broker.store.log.record_properties import keys_and_tags
-from rockhopper.broker.store.recovering.index_catch_up import hashes_of
-from rockhopper.protocol.java_hash import index_key_hash, index_key_seed
-from rockhopper.protocol.store.message_codec import (
-    SYS_FLAG_TRANSACTION_MASK,
-    SYS_FLAG_TRANSACTION_ROLLBACK,
-    RecordCheck,
-)
+from rockhopper.protocol.java_hash import index_key_hash
+from rockhopper.protocol.store.expected import keys_and_tags
+from rockhopper.protocol.store.message_codec import RecordCheck
 
 log = structlog.get_logger("broker.store")
 
@@ -113,19 +108,15 @@ class IndexScrub:
         self._start = log_offset
         self._is_in_front = True
 
-    def expect(self, check: RecordCheck, *, is_needed: bool) -> None:
-        """Record the keys of the next record of the log."""
+    def expect(self, check: RecordCheck, keys: list[int], *, is_needed: bool) -> None:
+        """Record the hashes of the *keys* of the next record of the log, and its tags."""
         if self._is_over or check.commit_log_offset < self._start:
             return
-        found = keys_and_tags(check.properties_bytes)
         offset, time_ms = check.commit_log_offset, check.store_time_ms
-        if check.sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_TRANSACTION_ROLLBACK:
-            is_needed = False
-        if found.unique_key or found.keys:
-            for key_hash in hashes_of(found, index_key_seed(check.topic)):
-                self._keys.append(Key(key_hash, offset, time_ms, is_needed))
-        if found.tags:
-            self._recent[offset] = check.topic, found.tags
+        for key_hash in keys:
+            self._keys.append(Key(key_hash, offset, time_ms, is_needed))
+        if tags := keys_and_tags(check.properties_bytes).tags:
+            self._recent[offset] = check.topic, tags
             if len(self._recent) > _RECENT_MAX:
                 del self._recent[next(iter(self._recent))]
 

@@ -31,7 +31,6 @@ from rockhopper.broker.store.files.errors import (
 )
 from rockhopper.broker.store.files.mapped_file import DRAFTS_MAX
 from rockhopper.broker.store.flush import DerivedFlush, FlushService
-from rockhopper.broker.store.log.record_properties import TagsCodes
 from rockhopper.broker.store.opening import WHOLE, Extent, OpenedStore
 from rockhopper.broker.store.put import QUICK_S, MessageToStore, PutResult, PutTimes
 from rockhopper.broker.store.queues.queue_tail import (
@@ -49,6 +48,7 @@ from rockhopper.broker.store.staging import MultiDispatch, Staging
 from rockhopper.broker.store.store_reading import StoreReading
 from rockhopper.broker.store.visibility import Visibility
 from rockhopper.protocol.properties import decode_properties
+from rockhopper.protocol.store.expected import DelayOf
 
 log = structlog.get_logger("broker.store")
 
@@ -80,7 +80,7 @@ class MessageStore:
         self.staging = Staging(
             opened.commit_log,
             partial(_new_tail, opened, batch_topic),
-            opened.tags_codes,
+            opened.delay_ms,
             MultiDispatch(opened.queues.topics()),
             now_ms,
         )
@@ -89,7 +89,7 @@ class MessageStore:
             opened.commit_log,
             opened.queues,
             opened.index,
-            opened.tags_codes,
+            opened.delay_ms,
             self.staging.tail,
             opened.deleted_topics.hides,
             self._reput,
@@ -148,7 +148,7 @@ class MessageStore:
         wall_ms: Callable[[], int] | None = None,
         batch_topic: Callable[[str], bool] = lambda topic: False,
         known_offsets: Callable[[], Mapping[QueueKey, int]] = dict,
-        delay_ms: Callable[[int], int] = lambda level: 1000,
+        delay_ms: DelayOf = lambda level: 1000,
         store_host: bytes = b"\x7f\0\0\1\0\0\x2a\x9f",
         extent: Extent = WHOLE,
     ) -> "MessageStore":
@@ -169,7 +169,7 @@ class MessageStore:
             now_ms=now_ms,
             wall_ms=wall_ms,
             store_host=store_host,
-            tags_codes=TagsCodes(delay_ms),
+            delay_ms=delay_ms,
             batch_topic=batch_topic,
             known_offsets=known_offsets,
             extent=extent,

@@ -34,7 +34,6 @@ from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index.index import MessageIndex, check_geometry, move_marked_aside
 from rockhopper.broker.store.log.commit_log import CommitLog, NextFile, ReadAhead
 from rockhopper.broker.store.log.log_scan import read_record
-from rockhopper.broker.store.log.record_properties import TagsCodes
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.consume_queue_ext import ConsumeQueueExt
@@ -65,6 +64,7 @@ from rockhopper.broker.store.recovering.queue_repair import QueueRules
 from rockhopper.broker.store.recovering.recovery import RecoveryReport, recover
 from rockhopper.broker.store.recovering.recovery_start import LoadedStore
 from rockhopper.broker.store.retention import ReservedTime, RetentionService, RetentionSettings
+from rockhopper.protocol.store.expected import DelayOf
 from rockhopper.protocol.store.queue_layout import IndexGeometry
 from rockhopper.protocol.store.store_paths import DELETED_TOPICS_FILE, PURGED_TOPICS_FILE
 
@@ -104,14 +104,14 @@ class OpenedStore:
         now_ms: Callable[[], int],
         wall_ms: Callable[[], int],
         store_host: bytes,
-        tags_codes: TagsCodes,
+        delay_ms: DelayOf,
         batch_topic: Callable[[str], bool],
         known_offsets: Callable[[], Mapping[QueueKey, int]] = dict,
         extent: Extent = WHOLE,
     ) -> None:
         """Open it. Raises StoreError, OSError; then nothing is left open."""
         self.layout = StoreLayout.from_config(config)
-        self.tags_codes = tags_codes
+        self.delay_ms = delay_ms
         self.topic_ends: FormerEnds | None = None
         """The ends of deleted topics, if the broker keeps them."""
         # Checked before the directory is made: RocketMQ does not have it.
@@ -151,7 +151,7 @@ class OpenedStore:
                 QueueRules(
                     batch_topic,
                     self.deleted_topics.hides,
-                    tags_codes.compute_code,
+                    delay_ms,
                     self.has_gone,
                     known_offsets,
                 ),

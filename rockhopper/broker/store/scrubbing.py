@@ -30,8 +30,7 @@ from rockhopper.broker.store.opening import OpenedStore
 from rockhopper.broker.store.reading.message_reader import MessageReader
 from rockhopper.broker.store.recovering.entry_repair import EntryRepair, RecordPlaces
 from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_QUEUE_OFFSET
-from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
-from rockhopper.protocol.store.message_codec import SYS_FLAG_TRANSACTION_PREPARED, RecordCheck
+from rockhopper.protocol.store.expected import expected
 from rockhopper.protocol.store.record_head import BLANK_RECORD, MAGIC_BLANK
 from rockhopper.tasks import complete_in_thread, end_task, keep_running
 
@@ -91,6 +90,7 @@ class Scrub:
         self.index = None if opened.index is None else IndexScrub(opened.index, opened.layout)
         self._dispatched = dispatched
         self._is_gone = opened.is_gone
+        self._delay_ms = opened.delay_ms
         self.pass_count = 0
         """Passes completed since the start."""
         self.start_pass()
@@ -145,27 +145,17 @@ class Scrub:
         record, check = found
         self.log_offset = log_offset + len(record)
         is_sound = self._reader.check_body(record, check)
+        own = self._queues.get(check.topic, check.queue_id)
+        units, keys = expected(
+            check.record, is_batch=own is not None and own.IS_BATCH, delay_ms=self._delay_ms
+        )
         if self.index is not None:
             is_gone = self._is_gone(check.topic, log_offset)
-            self.index.expect(check, is_needed=is_sound and not is_gone)
-        queue = self._queues.get(check.topic, check.queue_id)
-        if queue is not None and self._is_in_a_queue(check):
-            self._mender.compare(queue, check.queue_offset, check)
-        if _LIGHT_QUEUES in check.properties_bytes:
-            self._compare_in_light_queues(check)
-
-    def _compare_in_light_queues(self, check: RecordCheck) -> None:
-        for name, offset in light_places(check.topic, check.properties):
-            queue = self._queues.get(name, LIGHT_QUEUE_ID)
-            is_gone = self._is_gone(name, check.commit_log_offset)
-            if queue is not None and not is_gone:
-                self._mender.compare(queue, offset, check)
-
-    def _is_in_a_queue(self, check: RecordCheck) -> bool:
-        return not (
-            check.sys_flag & SYS_FLAG_TRANSACTION_PREPARED
-            or self._is_gone(check.topic, check.commit_log_offset)
-        )
+            self.index.expect(check, keys, is_needed=is_sound and not is_gone)
+        for unit in units:
+            queue = self._queues.get(unit.place.topic, unit.place.queue_id)
+            if queue is not None and not self._is_gone(unit.place.topic, log_offset):
+                self._mender.compare(queue, unit)
 
     def _beyond(self, log_offset: int) -> int:
         """Return where the log continues after bytes that are not a record."""

@@ -24,7 +24,6 @@ from rockhopper.broker.store.log.encoding import (
     index_keys,
 )
 from rockhopper.broker.store.log.fast_encoding import encode_batch, encode_plain, encode_run
-from rockhopper.broker.store.log.record_properties import TagsCodes
 from rockhopper.broker.store.put import Copy
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run, StagedMessages
 from rockhopper.protocol.addresses import host_bytes
@@ -37,6 +36,7 @@ from rockhopper.protocol.properties import (
     fit_properties,
     join_properties,
 )
+from rockhopper.protocol.store.expected import DelayOf, compute_tags_code
 from rockhopper.protocol.store.light_queues import (
     LIGHT_QUEUE_ID,
     SEPARATOR,
@@ -116,7 +116,7 @@ class Staging:
         self,
         commit_log: CommitLog,
         new_tail: Callable[[str, int], QueueTail],
-        tags_codes: TagsCodes,
+        delay_ms: DelayOf,
         multi_dispatch: MultiDispatch,
         now_ms: Callable[[], int],
     ) -> None:
@@ -125,7 +125,7 @@ class Staging:
         self.store_host = commit_log.store_host
         """The host that every record states as its store host."""
         self._new_tail = new_tail
-        self._tags_codes = tags_codes
+        self._delay_ms = delay_ms
         self.multi_dispatch = multi_dispatch
         self._now_ms = now_ms
         self.tails: dict[tuple[str, int], QueueTail] = {}
@@ -395,7 +395,7 @@ class Staging:
             if commit_log.stage_encoded(record):
                 break
             self._run = None
-        code = self._tags_codes.compute_code(tail.topic, properties, commit_log.store_time_ms)
+        code = compute_tags_code(tail.topic, properties, commit_log.store_time_ms, self._delay_ms)
         run = self._open_run(tail, log_offset)
         run.units.append(CONSUME_QUEUE_UNIT.pack(log_offset, len(record), code))
         run.count = run.batch_count = batch_count or 1

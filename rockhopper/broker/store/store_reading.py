@@ -30,9 +30,7 @@ class StoreReading:
         self._log = opened.commit_log
         self._queues = opened.queues
         self.places = RecordPlaces(opened.commit_log, opened.queues, lambda: dispatch.offset)
-        self.mender = EntryRepair(
-            opened.commit_log, self.places, opened.tags_codes.compute_code, long_search
-        )
+        self.mender = EntryRepair(opened.commit_log, self.places, opened.delay_ms, long_search)
         self.reader = MessageReader(
             opened.commit_log,
             self.places,

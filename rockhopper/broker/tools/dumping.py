@@ -4,12 +4,13 @@ import base64
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from rockhopper.broker.store.log.log_scan import Record, record_start
+from rockhopper.broker.store.log.log_scan import record_start
 from rockhopper.broker.tools.store_view import StoreView
 from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.properties import PROPERTY_KEYS, PROPERTY_TAGS
+from rockhopper.protocol.store.expected import Record
 from rockhopper.protocol.store.message_codec import decode_message, unwrap_inner_batch
 
 

@@ -15,12 +15,10 @@ from typing import NamedTuple
 
 from rockhopper.broker.store.files.mapped_file import map_whole
 from rockhopper.broker.store.log.encoding import TIMED_KEY
-from rockhopper.broker.store.log.log_scan import Record
-from rockhopper.broker.store.log.record_properties import keys_and_tags
-from rockhopper.broker.store.recovering.index_catch_up import key_hashes
 from rockhopper.broker.tools.findings import REBUILD, Findings
 from rockhopper.broker.tools.store_view import StoreView
 from rockhopper.protocol.java_hash import index_key_hash
+from rockhopper.protocol.store.expected import Record, expect_keys, keys_and_tags
 from rockhopper.protocol.store.queue_layout import (
     INDEX_ENTRY,
     INDEX_ENTRY_SIZE_BYTES,
@@ -262,7 +260,7 @@ class IndexCheck:
 
     def take_record(self, record: Record) -> None:
         """Expect the entries of one record."""
-        hashes = key_hashes(record)
+        hashes = expect_keys(record)
         self.key_count += len(hashes)
         if self._is_on:
             offset, time_ms = record.offset, record.store_time_ms
@@ -329,7 +327,7 @@ class IndexCheck:
         topic = record.topic.decode("utf-8", "replace")
         tags = keys_and_tags(record.properties).tags
         of_tags = index_key_hash(topic, f"T#{tags}") if tags else -1
-        return entry.hash in (*key_hashes(record), of_tags)
+        return entry.hash in (*expect_keys(record), of_tags)
 
     def _name_wrong(self, entry: IndexEntry) -> None:
         what = (

@@ -8,42 +8,25 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rockhopper.broker.store.files.errors import CorruptFileError
-from rockhopper.broker.store.log.log_scan import Record
-from rockhopper.broker.store.log.record_properties import keys_and_tags
 from rockhopper.broker.store.log.walking import PlainRun
-from rockhopper.broker.store.queues.batch_consume_queue import batch_range
 from rockhopper.broker.store.queues.consume_queue_ext import ConsumeQueueExt, is_address
 from rockhopper.broker.store.recovering.resizing import FoundFile, common_size, odd_files
 from rockhopper.broker.tools.findings import REBUILD, Findings
 from rockhopper.broker.tools.queue_files import QueueFiles
 from rockhopper.broker.tools.store_view import StoreView
 from rockhopper.protocol.names import SCHEDULE_TOPIC
-from rockhopper.protocol.properties import PROPERTY_TAGS, decode_properties
-from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
-from rockhopper.protocol.store.message_codec import (
-    SYS_FLAG_INNER_BATCH,
-    SYS_FLAG_TRANSACTION_PREPARED,
-)
+from rockhopper.protocol.store.expected import ExpectedUnit, Place, Record, expect_units
 from rockhopper.protocol.store.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT,
     BLANK_UNIT_SIZE_FIELD,
     CONSUME_QUEUE_UNIT,
 )
+from rockhopper.protocol.sys_flags import SYS_FLAG_INNER_BATCH
 
 _GATHERED_BYTES_MAX = 16 << 20
 _RUN_COST_BYTES = 200
 _SLICE_BYTES = 1 << 20
 _DELAY_MS_MAX = 366 * 86_400_000
-
-
-class ExpectedUnit(NamedTuple):
-    """The unit that one record expects in a queue."""
-
-    queue_offset: int
-    log_offset: int
-    size_bytes: int
-    tags_code: int
-    message_count: int = 1
 
 
 class _Gathered:
@@ -97,22 +80,16 @@ class QueueCheck:
 
     def take_record(self, record: Record) -> None:
         """Expect the units of one record of any kind."""
-        if record.sys_flag & SYS_FLAG_TRANSACTION_PREPARED:
-            return
         topic = record.topic.decode("utf-8", "replace")
-        properties = decode_properties(record.properties)
-        tags = keys_and_tags(record.properties).tags
-        told = properties if topic == SCHEDULE_TOPIC else {PROPERTY_TAGS: tags} if tags else {}
-        code = self._view.tags_codes.compute_code(topic, told, record.store_time_ms)
-        unit = CONSUME_QUEUE_UNIT.pack(record.offset, record.size_bytes, code)
-        if record.sys_flag & SYS_FLAG_INNER_BATCH or self._is_batch(topic):
-            first, count = batch_range(record.queue_offset, properties)
-            wanted = ExpectedUnit(first, record.offset, record.size_bytes, code, count)
-            self._gather(topic, record.queue_id).batches.append(wanted)
-        else:
-            self._ask(topic, record.queue_id, record.queue_offset, unit, 1)
-        for name, offset in light_places(topic, properties):
-            self._ask(name, LIGHT_QUEUE_ID, offset, unit, 1)
+        is_batch = bool(record.sys_flag & SYS_FLAG_INNER_BATCH) or self._is_batch(topic)
+        levels = self._view.levels
+        units = expect_units(record, is_batch=is_batch, delay_ms=levels.delay_ms)
+        for unit in units:
+            if is_batch and unit.place.queue_id == record.queue_id and unit.place.topic == topic:
+                self._gather(*unit.place[:2]).batches.append(unit)
+            else:
+                packed = CONSUME_QUEUE_UNIT.pack(*unit.fields(is_batch=False))
+                self._ask(*unit.place[:3], packed, 1)
 
     def _is_batch(self, topic: str) -> bool:
         known = self._batch_topics.get(topic)
@@ -131,7 +108,7 @@ class QueueCheck:
     def _ask_for_batches(self, topic: str, queue_id: int, offset: int, units: bytes) -> None:
         batches = self._gather(topic, queue_id).batches
         for number, unit in enumerate(CONSUME_QUEUE_UNIT.iter_unpack(units)):
-            batches.append(ExpectedUnit(offset + number, *unit))
+            batches.append(_expect_plain(topic, queue_id, offset + number, unit))
 
     # Comparison.
 
@@ -166,7 +143,12 @@ class QueueCheck:
             if held == wanted:
                 continue
             differing = [
-                Differing(queue, start + at, ExpectedUnit(first + at // 20, *want), have)
+                Differing(
+                    queue,
+                    start + at,
+                    _expect_plain(topic, queue_id, first + at // queue.unit.size, want),
+                    have,
+                )
                 for at, want, have in _differences(wanted, held)
             ]
             self._judge(topic, queue_id, differing)
@@ -180,7 +162,8 @@ class QueueCheck:
             unit = queue.unit_at(position)
             gathered.claim(position // queue.unit.size, position // queue.unit.size + 1)
             self.unit_count += 1
-            if unit[:3] + unit[4:6] != (*wanted[1:4], wanted[0], wanted.message_count):
+            fields = wanted.fields(is_batch=True)
+            if unit[:3] + unit[4:6] != fields[:3] + fields[4:6]:
                 differing.append(Differing(queue, position, wanted, unit[:3]))
             position += queue.unit.size
         self._judge(topic, queue_id, differing)
@@ -219,7 +202,7 @@ class QueueCheck:
             REBUILD,
             topic=topic,
             queue=queue_id,
-            queue_offset=each.wanted.queue_offset,
+            queue_offset=each.wanted.place.first_offset,
             file_position=each.queue.file_position(each.position),
             log_offset=each.wanted.log_offset,
             **more,
@@ -239,7 +222,7 @@ class QueueCheck:
         holder = self._view.record_at(offset)
         if holder is not None and offset > wanted.log_offset and not each.queue.is_batch:
             name = holder.topic.decode("utf-8", "replace")
-            if (name, holder.queue_id, holder.queue_offset) == (topic, queue_id, wanted[0]):
+            if (name, holder.queue_id, holder.queue_offset) == wanted.place[:3]:
                 self._findings.notes["records whose queue offset a later record also has"] += 1
                 return None
         return (
@@ -327,7 +310,8 @@ class QueueCheck:
                 count += 1
         if first is not None:
             number, unit = first
-            wanted = ExpectedUnit(unit[4] if queue.is_batch else number, *unit[:3])
+            first_offset = unit[4] if queue.is_batch else number
+            wanted = _expect_plain(topic, queue_id, first_offset, unit[:3])
             each = Differing(queue, number * queue.unit.size, wanted, unit[:3])
             what = "a unit points to no message of its queue"
             self._name(topic, queue_id, each, what, **({"count": count} if count > 1 else {}))
@@ -362,6 +346,13 @@ class Differing(NamedTuple):
     position: int
     wanted: ExpectedUnit
     held: tuple[int, ...]
+
+
+def _expect_plain(
+    topic: str, queue_id: int, queue_offset: int, fields: tuple[int, ...]
+) -> ExpectedUnit:
+    log_offset, size_bytes, code = fields
+    return ExpectedUnit(Place(topic, queue_id, queue_offset, 1), log_offset, size_bytes, code, 0)
 
 
 def _differences(

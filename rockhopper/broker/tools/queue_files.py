@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rockhopper.broker.settings.store_layout import StoreLayout, queue_directory
-from rockhopper.broker.store.log.log_scan import Record
 from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.recovering.log_walk import QueueWitnesses
 from rockhopper.broker.store.recovering.resizing import FoundFile
+from rockhopper.protocol.store.expected import Record
 from rockhopper.protocol.store.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT,
     BLANK_UNIT_SIZE_FIELD,

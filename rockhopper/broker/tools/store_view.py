@@ -14,8 +14,7 @@ from rockhopper.broker.settings.store_config import StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import checkpoint as checkpoints
 from rockhopper.broker.store.index.index import load_geometry
-from rockhopper.broker.store.log.log_scan import Record, record_at
-from rockhopper.broker.store.log.record_properties import TagsCodes
+from rockhopper.broker.store.log.log_scan import record_at
 from rockhopper.broker.store.log.walking import Found
 from rockhopper.broker.store.recovering import inventory
 from rockhopper.broker.store.recovering.inventory import Inventory
@@ -23,6 +22,7 @@ from rockhopper.broker.store.recovering.log_walk import Hole, LogWalk
 from rockhopper.broker.store.recovering.opening_checks import check_store_finished
 from rockhopper.broker.tools import log_files
 from rockhopper.broker.tools.queue_files import FoundWitnesses, QueueDirectories
+from rockhopper.protocol.store.expected import Record
 from rockhopper.protocol.store.queue_layout import IndexGeometry
 from rockhopper.protocol.store.store_paths import (
     COMMIT_LOG_DIRECTORY_FILE,
@@ -99,7 +99,6 @@ class StoreView:
         self.noted: Inventory | None = inventory.load(self.layout)
         self.queues = QueueDirectories(self.layout)
         self.levels = DelayLevels(self.config.live.delay_levels)
-        self.tags_codes = TagsCodes(self.levels.delay_ms)
         self.deleted = _ends(self.layout.own / DELETED_TOPICS_FILE)
         self.purged = _ends(self.layout.own / PURGED_TOPICS_FILE)
         self.holes: list[Hole] = []

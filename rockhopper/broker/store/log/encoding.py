@@ -21,7 +21,6 @@ from functools import lru_cache
 from mmap import mmap
 from zlib import crc32
 
-from rockhopper.broker.store.log.record_properties import hash_of_tags
 from rockhopper.protocol.errors import MalformedBatchError
 from rockhopper.protocol.java_hash import hash_index_key_seeded, index_key_seed
 from rockhopper.protocol.properties import (
@@ -54,6 +53,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_WAIT,
     decode_properties,
 )
+from rockhopper.protocol.store.expected import hash_of_tags
 from rockhopper.protocol.store.message_codec import decode_batch
 from rockhopper.protocol.store.queue_layout import (
     CONSUME_QUEUE_UNIT,

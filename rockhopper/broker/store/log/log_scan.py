@@ -14,12 +14,12 @@ import mmap
 import os
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
 from zlib import crc32
 
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
+from rockhopper.protocol.store.expected import Record
 from rockhopper.protocol.store.message_codec import BODY_CRC_MASK, check_record
 from rockhopper.protocol.store.message_codec.record_check import OWN_CRC_NAME, is_own_crc_right
 from rockhopper.protocol.store.record_head import (
@@ -51,24 +51,6 @@ _LAST_RECORD_TRIES = 256
 _unpack_head = _HEAD.unpack_from
 _unpack_uint16 = _UINT16.unpack_from
 _new = tuple.__new__
-
-
-class Record(NamedTuple):
-    """A record at the log offset that it states; all offsets are commit log offsets."""
-
-    offset: int
-    size_bytes: int
-    queue_id: int
-    queue_offset: int
-    sys_flag: int
-    store_time_ms: int
-    topic: bytes
-    properties: bytes
-
-    @property
-    def end_offset(self) -> int:
-        """Where the next record starts."""
-        return self.offset + self.size_bytes
 
 
 def read_record(
@@ -136,16 +118,7 @@ def _read_uncommon(
         and not is_own_crc_right(data[position:end])
     ):
         return None
-    return Record(
-        check.commit_log_offset,
-        check.size_bytes,
-        check.queue_id,
-        check.queue_offset,
-        check.sys_flag,
-        check.store_time_ms,
-        check.topic.encode(),
-        check.properties_bytes,
-    )
+    return check.record
 
 
 def record_at(log_files: MappedFileQueue, offset: int) -> Record | None:

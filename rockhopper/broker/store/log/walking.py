@@ -12,11 +12,9 @@ from mmap import mmap
 from typing import TypeAlias
 
 from rockhopper.broker.store.log.encoding import TIMED_KEY
-from rockhopper.broker.store.log.log_scan import Record, read_record
-from rockhopper.broker.store.log.record_properties import hash_of_tags, keys_and_tags
-from rockhopper.protocol.java_hash import hash_index_key_seeded, index_key_seed
+from rockhopper.broker.store.log.log_scan import read_record
 from rockhopper.protocol.names import LMQ_PREFIX, SCHEDULE_TOPIC
-from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH
+from rockhopper.protocol.store.expected import LIGHT_QUEUES, Record, expected
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 from rockhopper.protocol.store.record_head import (
     BLANK_RECORD,
@@ -29,7 +27,6 @@ from rockhopper.protocol.store.record_head import (
 from rockhopper.protocol.sys_flags import SYS_FLAG_INNER_BATCH, SYS_FLAG_TRANSACTION_PREPARED
 
 _NOT_PLAIN = HOST_FLAGS_MASK | SYS_FLAG_TRANSACTION_PREPARED | SYS_FLAG_INNER_BATCH
-_LIGHT_QUEUES = f"{PROPERTY_INNER_MULTI_DISPATCH}\x01".encode()
 _V1 = MAGIC_V1.to_bytes(4, "big")
 _SIZE_MIN = {
     MAGIC_V1: RECORD_SIZE_BYTES_MIN,
@@ -101,7 +98,7 @@ def is_plain(record: Record, magic: bytes) -> bool:
         and not topic.startswith(LMQ_PREFIX)
         and not any(char in topic for char in "/\\\0")
         and record.properties.isascii()
-        and _LIGHT_QUEUES not in record.properties
+        and LIGHT_QUEUES not in record.properties
         and not record.properties.endswith(b"\0")
     )
 
@@ -111,7 +108,6 @@ class _Growing:
 
     def __init__(self, first: Record) -> None:
         self._topic = first.topic.decode()
-        self._seed = index_key_seed(self._topic)
         self._first = self._last = first
         self._units: list[bytes] = []
 
@@ -121,17 +117,10 @@ class _Growing:
 
     def append_record(self, record: Record) -> list[bytes]:
         """Add *record*; return its keys."""
-        unique_key, keys, tags = keys_and_tags(record.properties)
-        code = hash_of_tags(tags)
-        self._units.append(CONSUME_QUEUE_UNIT.pack(record.offset, record.size_bytes, code))
+        (unit,), keys = expected(record, is_batch=False, delay_ms=_no_delay)
+        self._units.append(CONSUME_QUEUE_UNIT.pack(*unit.fields(is_batch=False)))
         self._last = record
-        return [
-            TIMED_KEY.pack(
-                hash_index_key_seeded(self._seed, key), record.offset, record.store_time_ms
-            )
-            for key in (unique_key, *keys.split(" "))
-            if key
-        ]
+        return [TIMED_KEY.pack(key, record.offset, record.store_time_ms) for key in keys]
 
     def finish(self) -> PlainRun:
         first, last = self._first, self._last
@@ -145,3 +134,7 @@ class _Growing:
             last.end_offset,
             last.store_time_ms,
         )
+
+
+def _no_delay(level: int) -> int:
+    raise AssertionError(f"a plain record has no delay level, but this one has {level}")

@@ -4,13 +4,12 @@ Each record has one 46-byte unit (protocol/store/queue_layout.py) with the queue
 record's first message and their number. A binary search over the units finds a message.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from rockhopper.broker.store.files.errors import QueueConflictError, QueueGapError
 from rockhopper.broker.store.queues.unit_files import points_into_log
 from rockhopper.broker.store.queues.unit_queue import Noted, UnitQueue
-from rockhopper.protocol.properties import PROPERTY_INNER_BASE, PROPERTY_INNER_NUM
-from rockhopper.protocol.store.message_codec import RecordCheck
+from rockhopper.protocol.store.expected import BATCH_COUNT_MAX
 from rockhopper.protocol.store.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT,
     BATCH_CONSUME_QUEUE_UNIT_SIZE_BYTES,
@@ -20,16 +19,6 @@ from rockhopper.protocol.store.queue_layout import (
 
 _UNIT_SIZE = BATCH_CONSUME_QUEUE_UNIT_SIZE_BYTES
 _PLACE, _STORE_TIME, _BASE, _COUNT, _COMPACTED = 0, 3, 4, 5, 6
-_COUNT_MAX = 32_767
-
-
-def batch_range(queue_offset: int, properties: Mapping[str, str]) -> tuple[int, int]:
-    """Return the offset of a record's first message, and the number of its messages."""
-    count = properties.get(PROPERTY_INNER_NUM, "")
-    base = properties.get(PROPERTY_INNER_BASE, "")
-    if count.isdecimal() and base.isdecimal() and 0 < int(count) <= _COUNT_MAX:
-        return int(base), int(count)
-    return queue_offset, 1
 
 
 class BatchConsumeQueue(UnitQueue):
@@ -41,7 +30,7 @@ class BatchConsumeQueue(UnitQueue):
     UNIT = BATCH_CONSUME_QUEUE_UNIT
     UNIT_SIZE_BYTES = _UNIT_SIZE
     IS_BATCH = True
-    MESSAGES_PER_UNIT_MAX = _COUNT_MAX
+    MESSAGES_PER_UNIT_MAX = BATCH_COUNT_MAX
 
     def append_many(
         self,
@@ -152,20 +141,6 @@ class BatchConsumeQueue(UnitQueue):
         for position in positions:
             unit = self._files.unit_at(position)
             yield unit[_BASE], unit
-
-    def unit_of(self, check: RecordCheck, tags_code: int) -> tuple[int, ...]:
-        """Return the correct unit of a record."""
-        first_offset, count = batch_range(check.queue_offset, check.properties)
-        return (
-            check.commit_log_offset,
-            check.size_bytes,
-            tags_code,
-            check.store_time_ms,
-            first_offset,
-            count,
-            COMPACTED_OFFSET_NONE,
-            0,
-        )
 
     def read_stored(self, queue_offset: int, commit_log_offset: int) -> tuple[int, ...] | None:
         """Return the stored unit of a record, found by its first message or by its log offset."""

@@ -15,7 +15,6 @@ from mmap import mmap
 from rockhopper.broker.store.files.errors import QueueConflictError, QueueGapError
 from rockhopper.broker.store.queues.unit_files import points_into_log
 from rockhopper.broker.store.queues.unit_queue import Noted, UnitQueue
-from rockhopper.protocol.store.message_codec import RecordCheck
 from rockhopper.protocol.store.queue_layout import (
     BLANK_CONSUME_QUEUE_UNIT,
     BLANK_UNIT_SIZE_FIELD,
@@ -246,10 +245,6 @@ class ConsumeQueue(UnitQueue):
             unit = self.read_noted(number)
             if unit is not None:
                 yield number, unit
-
-    def unit_of(self, check: RecordCheck, tags_code: int) -> tuple[int, ...]:
-        """Return the correct unit of a record."""
-        return check.commit_log_offset, check.size_bytes, tags_code
 
     def repair(self, queue_offset: int, unit: tuple[int, ...]) -> None:
         """Rewrite the unit of a message. Raises OSError."""

@@ -27,7 +27,6 @@ from rockhopper.broker.store.files.mapped_file import MappedFile, Mappings
 from rockhopper.broker.store.log.checking import topic_field
 from rockhopper.broker.store.queues.unit_files import MappedUnits, find_end, read_short_queue
 from rockhopper.protocol.store.light_queues import is_light
-from rockhopper.protocol.store.message_codec import RecordCheck
 from rockhopper.protocol.store.queue_layout import BLANK_UNIT_SIZE_FIELD
 
 log = structlog.get_logger("broker.store")
@@ -281,12 +280,8 @@ class UnitQueue(MappedUnits):
         """Return queue offset and unit of *count* records before one, nearest first; and after."""
 
     @abstractmethod
-    def unit_of(self, check: RecordCheck, tags_code: int) -> tuple[int, ...]:
-        """Return the correct unit of a record of this queue."""
-
-    @abstractmethod
     def repair(self, queue_offset: int, unit: tuple[int, ...]) -> None:
-        """Rewrite the unit of a message, as ``unit_of`` returned it.
+        """Rewrite the unit of a message, as ``ExpectedUnit.fields`` returned it.
 
         Raises:
             OSError: its file cannot be mapped.

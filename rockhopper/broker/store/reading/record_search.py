@@ -15,10 +15,10 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 
 from rockhopper.broker.store.index.index import MessageIndex
-from rockhopper.broker.store.log.record_properties import hash_of_tags
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.properties import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQUE_KEY
+from rockhopper.protocol.store.expected import hash_of_tags
 from rockhopper.protocol.store.message_codec import decode_message
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT_SIZE_BYTES
 

@@ -26,7 +26,7 @@ ways:
 The search backwards is limited; beyond the limit, a record in no queue is not returned.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol
 
 import structlog
@@ -36,6 +36,7 @@ from rockhopper.broker.store.queues.consume_queue_ext import is_address
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.protocol.names import SCHEDULE_TOPIC
+from rockhopper.protocol.store.expected import DelayOf, ExpectedUnit, expect_units
 from rockhopper.protocol.store.light_queues import light_places
 from rockhopper.protocol.store.message_codec import RecordCheck, check_record
 from rockhopper.protocol.store.record_head import (
@@ -48,6 +49,7 @@ from rockhopper.protocol.store.record_head import (
     RECORD_SIZE_BYTES_MIN,
     head_struct,
 )
+from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_PREPARED
 
 log = structlog.get_logger("broker.store")
 
@@ -184,13 +186,13 @@ class EntryRepair:
         self,
         commit_log: CommitLog,
         places: RecordPlaces,
-        tags_code: Callable[[str, Mapping[str, str], int], int],
+        delay_ms: DelayOf,
         long_search: Flag,
     ) -> None:
-        """*tags_code* is ``TagsCodes.compute_code``; a long search sets *long_search*."""
+        """A long search sets *long_search*."""
         self._log = commit_log
         self._places = places
-        self._tags_code = tags_code
+        self._delay_ms = delay_ms
         self._searches: dict[Key, _EntrySearch] = {}
         self._lost: set[Key] = set()
         self.mended_count = 0
@@ -343,11 +345,19 @@ class EntryRepair:
         return self._log.next_file_offset(at) if behind is None else behind
 
     def _mend(self, queue: UnitQueue, offset: int, check: RecordCheck) -> Extent:
-        was = queue.read_stored(offset, check.commit_log_offset) or (0, 0, 0)
-        code = was[2]
-        if not is_address(code):
-            code = self._tags_code(check.topic, check.properties, check.store_time_ms)
-        queue.repair(offset, queue.unit_of(check, code))
+        return self._rewrite(queue, offset, self._expect(queue, check))
+
+    def _expect(self, queue: UnitQueue, check: RecordCheck) -> ExpectedUnit:
+        """Return the unit that a record of *queue* expects there."""
+        owner = queue.topic, queue.queue_id
+        units = expect_units(check.record, is_batch=queue.IS_BATCH, delay_ms=self._delay_ms)
+        return next(unit for unit in units if unit.place[:2] == owner)
+
+    def _rewrite(self, queue: UnitQueue, offset: int, unit: ExpectedUnit) -> Extent:
+        was = queue.read_stored(offset, unit.log_offset) or (0, 0, 0)
+        if is_address(was[2]):
+            unit = unit._replace(tags_code=was[2])
+        queue.repair(offset, unit.fields(is_batch=queue.IS_BATCH))
         self.mended_count += 1
         log.warning(
             "a queue entry was wrong and has been repaired from the commit log",
@@ -355,28 +365,28 @@ class EntryRepair:
             queue=queue.queue_id,
             offset=offset,
             entry=was,
-            commit_log_offset=check.commit_log_offset,
-            size_bytes=check.size_bytes,
+            commit_log_offset=unit.log_offset,
+            size_bytes=unit.size_bytes,
         )
-        return check.commit_log_offset, check.size_bytes
+        return unit.log_offset, unit.size_bytes
 
-    def compare(self, queue: UnitQueue, offset: int, check: RecordCheck) -> None:
-        """Repair the entry of a verified record, message *offset* of *queue*, if it is wrong."""
-        unit = queue.read_stored(offset, check.commit_log_offset)
-        if unit is None or offset < queue.min_offset:
+    def compare(self, queue: UnitQueue, unit: ExpectedUnit) -> None:
+        """Repair the entry that a verified record expects in *queue*, if it is wrong."""
+        offset = unit.place.first_offset
+        held = queue.read_stored(offset, unit.log_offset)
+        if held is None or offset < queue.min_offset:
             return
-        code = unit[2]
         # The entries of a delay level hold delivery times, computed with the levels of their time.
-        if not is_address(code) and queue.topic != SCHEDULE_TOPIC:
-            code = self._tags_code(check.topic, check.properties, check.store_time_ms)
+        if is_address(held[2]) or queue.topic == SCHEDULE_TOPIC:
+            unit = unit._replace(tags_code=held[2])
         # The fields of a unit after the sixth do not come from its record.
-        if unit[:6] == queue.unit_of(check, code)[:6]:
+        if held[:6] == unit.fields(is_batch=queue.IS_BATCH)[:6]:
             return
-        other = self._places.read_claimed(unit[0])
-        is_elsewhere = unit[0] != check.commit_log_offset
+        other = self._places.read_claimed(held[0])
+        is_elsewhere = held[0] != unit.log_offset
         if is_elsewhere and other is not None and is_of(other[1], queue, offset):
             return  # A leftover: another message has this offset now.
-        self._mend(queue, offset, check)
+        self._rewrite(queue, offset, unit)
 
     def compare_near(self, queue: UnitQueue, offset: int) -> None:
         """Repair the entries at and next to message *offset*, which contradict each other."""
@@ -385,7 +395,7 @@ class EntryRepair:
         for unit in [*units, queue.read_noted(offset) or (-1,)]:
             found = self._places.record(unit[0])
             if found is not None and is_of(found[1], queue, found[1].queue_offset):
-                self.compare(queue, found[1].queue_offset, found[1])
+                self.compare(queue, self._expect(queue, found[1]))
 
 
 _LOST = "its queue entry is damaged, and the log has no intact record for it"
@@ -393,6 +403,8 @@ _LOST = "its queue entry is damaged, and the log has no intact record for it"
 
 def is_of(check: RecordCheck, queue: UnitQueue, offset: int) -> bool:
     """Return whether a record is message *offset* of *queue*."""
+    if check.sys_flag & SYS_FLAG_TRANSACTION_PREPARED:
+        return False
     place = check.queue_offset, check.queue_id, check.topic
     if place == (offset, queue.queue_id, queue.topic):
         return True

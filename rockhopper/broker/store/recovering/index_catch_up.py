@@ -1,50 +1,17 @@
-"""Add missing entries to the index, from the records of the commit log.
-
-The keys of a message are its unique key, then each blank-separated part of the property KEYS; a
-rolled-back transaction has none.
-"""
+"""Add missing entries to the index, from the records of the commit log."""
 
 import structlog
 
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.log.encoding import TIMED_KEY
-from rockhopper.broker.store.log.log_scan import Record, record_at, record_start
-from rockhopper.broker.store.log.record_properties import (
-    KeysAndTags,
-    KeysAndTagsReader,
-    keys_and_tags,
-)
+from rockhopper.broker.store.log.log_scan import record_at, record_start
 from rockhopper.broker.store.recovering.inventory import Inventory
-from rockhopper.protocol.java_hash import hash_index_key_seeded, index_key_seed
-from rockhopper.protocol.store.message_codec import (
-    SYS_FLAG_TRANSACTION_MASK,
-    SYS_FLAG_TRANSACTION_ROLLBACK,
-)
+from rockhopper.protocol.store.expected import Record, expect_keys
 
 log = structlog.get_logger("broker.store")
 
 _PACKED_KEYS_MAX = 128 * TIMED_KEY.size
-
-
-def key_hashes(record: Record) -> list[int]:
-    """Return the hashes of a record's index entries, in their order."""
-    return _hashes(record, keys_and_tags(record.properties), index_key_seed(record.topic.decode()))
-
-
-def _hashes(record: Record, found: KeysAndTags, seed: int) -> list[int]:
-    if record.sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_TRANSACTION_ROLLBACK:
-        return []
-    return hashes_of(found, seed)
-
-
-def hashes_of(found: KeysAndTags, seed: int) -> list[int]:
-    """Return the hashes of a message's keys, in their order; *seed* is that of its topic."""
-    unique_key, keys, _ = found
-    hashes = [hash_index_key_seeded(seed, unique_key)] if unique_key else []
-    if keys:
-        hashes += [hash_index_key_seeded(seed, key) for key in keys.split(" ") if key]
-    return hashes
 
 
 def index_start(index: MessageIndex, log_files: MappedFileQueue, noted: Inventory | None) -> int:
@@ -63,21 +30,19 @@ def _lacks_the_first_message(index: MessageIndex, log_files: MappedFileQueue) ->
     log_min = log_files.min_offset
     first = record_at(log_files, log_min)
     begin = index.begin_commit_log_offset
-    return begin > log_min and first is not None and bool(key_hashes(first))
+    return begin > log_min and first is not None and bool(expect_keys(first))
 
 
 def _fits_the_log(index: MessageIndex, log_files: MappedFileQueue) -> bool:
     newest = record_at(log_files, index.end_commit_log_offset)
-    return newest is None or set(index.hashes_at_end()) <= set(key_hashes(newest))
+    return newest is None or set(index.hashes_at_end()) <= set(expect_keys(newest))
 
 
 class IndexCatchUp:
     """Indexes records from where *index* ends."""
 
-    def __init__(self, index: MessageIndex, reader: KeysAndTagsReader) -> None:
+    def __init__(self, index: MessageIndex) -> None:
         self._index = index
-        self._reader = reader
-        self._seeds: dict[bytes, int] = {}
         self._packed_keys = bytearray()
         self.put_count = 0
         # Records before it are in the index.
@@ -89,10 +54,7 @@ class IndexCatchUp:
         Raises:
             OSError: the index cannot grow.
         """
-        seed = self._seeds.get(record.topic)
-        if seed is None:
-            seed = self._seeds[record.topic] = index_key_seed(record.topic.decode())
-        hashes = _hashes(record, self._reader.read(record), seed)
+        hashes = expect_keys(record)
         offset = record.offset
         if offset == self.from_offset:
             # The last run may have ended after only some of this message's keys were written.

@@ -40,7 +40,6 @@ from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.log.fast_encoding import walk_plain
 from rockhopper.broker.store.log.log_scan import (
-    Record,
     explain_missing_record,
     find_next,
     is_blank,
@@ -51,6 +50,7 @@ from rockhopper.broker.store.log.log_scan import (
 )
 from rockhopper.broker.store.log.walking import Found
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
+from rockhopper.protocol.store.expected import Record
 from rockhopper.protocol.store.record_head import (
     BORN_TIME_AT,
     MAGIC_AT,

@@ -27,21 +27,21 @@ from typing import NamedTuple
 import structlog
 
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.log.log_scan import Record, record_at
-from rockhopper.broker.store.log.record_properties import KeysAndTagsReader
+from rockhopper.broker.store.log.log_scan import record_at
 from rockhopper.broker.store.log.walking import PlainRun
-from rockhopper.broker.store.queues.batch_consume_queue import batch_range
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.recovering.log_walk import Hole
-from rockhopper.protocol.names import LMQ_PREFIX, SCHEDULE_TOPIC
-from rockhopper.protocol.properties import (
-    PROPERTY_INNER_MULTI_DISPATCH,
-    PROPERTY_TAGS,
-    decode_properties,
+from rockhopper.protocol.names import LMQ_PREFIX
+from rockhopper.protocol.store.expected import (
+    LIGHT_QUEUES,
+    DelayOf,
+    Place,
+    Record,
+    find_places,
+    tags_code_of,
 )
-from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
 from rockhopper.protocol.store.message_codec import (
     SYS_FLAG_INNER_BATCH,
     SYS_FLAG_TRANSACTION_PREPARED,
@@ -58,16 +58,6 @@ _QUEUES_OPEN_MAX = 256
 # A search for a unit in all queues is expensive; with many leftovers it must not dominate.
 _QUEUES_SEARCHED_MAX = 10_000
 _UNNAMEABLE = frozenset("/\\\0")
-_LIGHT_QUEUES = f"{PROPERTY_INNER_MULTI_DISPATCH}\x01".encode()
-
-
-class QueueSpan(NamedTuple):
-    """The place of a record: *message_count* messages of one queue, from *first_offset* on."""
-
-    topic: str
-    queue_id: int
-    first_offset: int
-    message_count: int
 
 
 class QueueRules(NamedTuple):
@@ -76,8 +66,7 @@ class QueueRules(NamedTuple):
     is_batch_topic: Callable[[str], bool]
     is_deleted: Callable[[str, int], bool]
     """Whether a topic was deleted after the record at a commit log offset was written."""
-    tags_code: Callable[[str, Mapping[str, str], int], int]
-    """The tags code of a stored message: see ``TagsCodes.compute_code``."""
+    delay_ms: DelayOf
     has_gone: Callable[[str], bool]
     """Whether messages of a topic were deleted, or purged, that the log may still have."""
     handed_out: Callable[[], Mapping[QueueKey, int]] = dict
@@ -126,7 +115,6 @@ class QueueRepair:
         *,
         only: frozenset[QueueKey] | None = None,
         is_known_hole: Callable[[int], bool] = lambda offset: False,
-        reader: KeysAndTagsReader | None = None,
     ) -> None:
         """*holes* grows while the log is walked; records found damaged here are added to it.
 
@@ -142,7 +130,6 @@ class QueueRepair:
         self.may_lack_first_files: Set[QueueKey] = frozenset()
         """Queues that may lack their first files: records before the first file may not be expired.
         """
-        self._reader = reader or KeysAndTagsReader()
         self._by_name: dict[tuple[bytes, int], _QueueProgress] = {}
         self._units_end = queues.commit_log_end
         self._searches_left = 16 + _QUEUES_SEARCHED_MAX // (1 + queues.count)
@@ -161,9 +148,9 @@ class QueueRepair:
         progress = self._by_name.get((topic, queue_id))
         if progress is None:
             progress = self._begin(record)
-        if progress.is_skipped:
-            return self._place_in_light_queues(record, is_damaged=is_damaged)
-        if not progress.needs_care and _LIGHT_QUEUES not in properties:
+        if progress.is_skipped and LIGHT_QUEUES not in properties:
+            return True
+        if not progress.needs_care and LIGHT_QUEUES not in properties:
             # The two common cases, without anything that costs more.
             if first_offset == progress.next_offset:
                 unit = next(progress.units, None)
@@ -178,14 +165,15 @@ class QueueRepair:
             ):
                 self._append(progress, queue, record, first_offset, 1)
                 return True
-        place = QueueSpan(topic.decode(), queue_id, first_offset, 1)
-        if progress.is_batch:
-            place = QueueSpan(*place[:2], *batch_range(first_offset, decode_properties(properties)))
-        if progress.may_be_deleted and self._rules.is_deleted(place.topic, offset):
-            return self._place_in_light_queues(record, is_damaged=is_damaged)
-        if not self._settle(progress, place, record, is_damaged=is_damaged):
+        place, *light_places = find_places(record, is_batch=progress.is_batch)
+        if not (progress.is_skipped or self._is_deleted(progress, place, record)) and (
+            not self._settle(progress, place, record, is_damaged=is_damaged)
+        ):
             return False
-        return self._place_in_light_queues(record, is_damaged=is_damaged)
+        if not is_damaged:
+            for light_place in light_places:
+                self._place_in_light_queue(light_place, record)
+        return True
 
     def place_runs(self, runs: list[PlainRun]) -> bool:
         """Compare the runs of ``walk_plain`` with the queues, all of them or none.
@@ -280,7 +268,7 @@ class QueueRepair:
         return progress
 
     def _settle(
-        self, progress: _QueueProgress, place: QueueSpan, record: Record, *, is_damaged: bool
+        self, progress: _QueueProgress, place: Place, record: Record, *, is_damaged: bool
     ) -> bool:
         """Make the queue have the unit of *record*; False if the record's head is damaged."""
         queue = progress.queue
@@ -324,7 +312,7 @@ class QueueRepair:
         self,
         progress: _QueueProgress,
         queue: UnitQueue,
-        place: QueueSpan,
+        place: Place,
         record: Record,
         *,
         is_damaged: bool,
@@ -362,7 +350,7 @@ class QueueRepair:
             queue.destroy()
         return self._append_at(progress, place, record)
 
-    def _append_at(self, progress: _QueueProgress, place: QueueSpan, record: Record) -> bool:
+    def _append_at(self, progress: _QueueProgress, place: Place, record: Record) -> bool:
         topic, queue_id, first_offset, message_count = place
         if progress.queue is None:
             progress.queue = self._queues.get_or_create(topic, queue_id, batch=progress.is_batch)
@@ -377,12 +365,7 @@ class QueueRepair:
         first_offset: int,
         message_count: int,
     ) -> None:
-        if queue.topic == SCHEDULE_TOPIC:
-            properties = decode_properties(record.properties)
-        else:
-            tags = self._reader.read(record).tags
-            properties = {PROPERTY_TAGS: tags} if tags else {}
-        tags_code = self._rules.tags_code(queue.topic, properties, record.store_time_ms)
+        tags_code = tags_code_of(record, self._rules.delay_ms)
         if progress.opened_in != self._round:
             self._open(progress, queue)
         offset, size_bytes, store_time_ms = record.offset, record.size_bytes, record.store_time_ms
@@ -401,7 +384,7 @@ class QueueRepair:
         self._open_queues.append(queue)
         progress.opened_in = self._round
 
-    def _expect_after(self, progress: _QueueProgress, queue: UnitQueue, place: QueueSpan) -> None:
+    def _expect_after(self, progress: _QueueProgress, queue: UnitQueue, place: Place) -> None:
         """Prefetch the queue's next units: the next record probably belongs to the next unit."""
         if progress.opened_in != self._round:
             self._open(progress, queue)
@@ -438,25 +421,22 @@ class QueueRepair:
         self.filled[key] = self.filled.get(key, 0) + missing_count
         return True
 
-    def _place_in_light_queues(self, record: Record, *, is_damaged: bool) -> bool:
-        """Settle the record in the light queues of its multi-dispatch; return True."""
-        if is_damaged or _LIGHT_QUEUES not in record.properties:
-            return True
-        topic = record.topic.decode("utf-8", "replace")
-        for name, offset in light_places(topic, decode_properties(record.properties)):
-            light = record._replace(
-                topic=name.encode(), queue_id=LIGHT_QUEUE_ID, queue_offset=offset, sys_flag=0
-            )
-            progress = self._by_name.get((light.topic, LIGHT_QUEUE_ID)) or self._begin(light)
-            is_deleted = progress.may_be_deleted and self._rules.is_deleted(name, record.offset)
-            if not progress.is_skipped and not is_deleted:
-                place = QueueSpan(name, LIGHT_QUEUE_ID, offset, 1)
-                self._settle(progress, place, light, is_damaged=False)
-        return True
+    def _place_in_light_queue(self, place: Place, record: Record) -> None:
+        """Settle a record in a light queue of its multi-dispatch."""
+        topic, queue_id, queue_offset, _ = place
+        light = record._replace(
+            topic=topic.encode(), queue_id=queue_id, queue_offset=queue_offset, sys_flag=0
+        )
+        progress = self._by_name.get((light.topic, queue_id)) or self._begin(light)
+        if not (progress.is_skipped or self._is_deleted(progress, place, record)):
+            self._settle(progress, place, light, is_damaged=False)
+
+    def _is_deleted(self, progress: _QueueProgress, place: Place, record: Record) -> bool:
+        return progress.may_be_deleted and self._rules.is_deleted(place.topic, record.offset)
 
     # Tell damaged records from damaged queues.
 
-    def _is_known_otherwise(self, place: QueueSpan, record: Record) -> bool:
+    def _is_known_otherwise(self, place: Place, record: Record) -> bool:
         """Return whether the unit of another message than *place* points to exactly this record."""
         if self._is_known_hole(record.offset):
             return True
@@ -488,7 +468,7 @@ def _offsets_of(units: bytes) -> Iterator[int]:
     return (unit[0] for unit in CONSUME_QUEUE_UNIT.iter_unpack(units))
 
 
-def _claims(record: Record, place: QueueSpan) -> bool:
+def _claims(record: Record, place: Place) -> bool:
     return (
         record.topic == place.topic.encode()
         and record.queue_id == place.queue_id

@@ -29,8 +29,7 @@ import structlog
 
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.checkpoint import CLOCK_STEP_MARGIN_MS
-from rockhopper.broker.store.log.log_scan import Record, record_start
-from rockhopper.broker.store.log.record_properties import KeysAndTagsReader
+from rockhopper.broker.store.log.log_scan import record_start
 from rockhopper.broker.store.log.walking import Found
 from rockhopper.broker.store.recovering import inventory
 from rockhopper.broker.store.recovering.index_catch_up import IndexCatchUp
@@ -54,6 +53,7 @@ from rockhopper.broker.store.recovering.recovery_start import (
     ProvenEnd,
     RecoveryStart,
 )
+from rockhopper.protocol.store.expected import Record
 
 log = structlog.get_logger("broker.store")
 
@@ -222,7 +222,6 @@ class _Recovery:
             is_stale=lambda record: self._is_stale(record, walk),
             witnesses=QueueWitnesses(self._queues, self._log_files),
         )
-        reader = KeysAndTagsReader()
         repair = QueueRepair(
             self._queues,
             self._log_files,
@@ -230,10 +229,9 @@ class _Recovery:
             start,
             walk.holes,
             is_known_hole=self._is_known_hole,
-            reader=reader,
         )
         repair.may_lack_first_files = self._start.may_lack_first_files
-        catch_up = None if self._index is None else IndexCatchUp(self._index, reader)
+        catch_up = None if self._index is None else IndexCatchUp(self._index)
         place = repair.place
 
         def take(found: Found) -> bool:

@@ -30,13 +30,14 @@ from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index.index import MessageIndex
-from rockhopper.broker.store.log.log_scan import Record, read_record, record_at
+from rockhopper.broker.store.log.log_scan import read_record, record_at
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.recovering.index_catch_up import index_start
 from rockhopper.broker.store.recovering.inventory import Inventory, QueueKey
 from rockhopper.broker.store.recovering.queue_repair import QueueRules
 from rockhopper.protocol.names import LMQ_PREFIX
+from rockhopper.protocol.store.expected import Record
 from rockhopper.protocol.store.queue_layout import BLANK_UNIT_SIZE_FIELD
 from rockhopper.protocol.store.record_head import MAGIC_V1, MAGIC_V2, head_struct
 

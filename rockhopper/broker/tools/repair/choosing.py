@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.files.mapped_file import MappedFile
-from rockhopper.broker.store.log.log_scan import Record
 from rockhopper.broker.store.recovering.log_walk import LogWalk
 from rockhopper.broker.tools.output import time_text
 from rockhopper.broker.tools.repair.backing_up import Backup
 from rockhopper.broker.tools.repair.copying import STEP_BYTES
 from rockhopper.broker.tools.repair.manifest import CopiedLogFile, Point
+from rockhopper.protocol.store.expected import Record
 
 
 class RestorePoints(NamedTuple):

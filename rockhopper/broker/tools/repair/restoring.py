@@ -27,8 +27,7 @@ from rockhopper.broker.tools.repair.copying import LogFileCopy, copy_range, maki
 from rockhopper.broker.tools.repair.manifest import Point
 from rockhopper.broker.tools.repair.room import get_allocated_bytes
 from rockhopper.broker.tools.table_checking import unreadable_tables
-from rockhopper.protocol.properties import decode_properties
-from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
+from rockhopper.protocol.store.expected import find_places
 from rockhopper.protocol.store.queue_layout import IndexGeometry
 from rockhopper.protocol.store.store_paths import (
     DELETED_TOPICS_FILE,
@@ -205,10 +204,8 @@ def _cut(
         if end == log_end and record.store_time_ms >= before_ms and record.offset < log_end:
             end = record.offset
         if record.offset >= end:
-            topic = record.topic.decode("utf-8", "replace")
-            firsts.setdefault((topic, record.queue_id), record.queue_offset)
-            for name, offset in light_places(topic, decode_properties(record.properties)):
-                firsts.setdefault((name, LIGHT_QUEUE_ID), offset)
+            for topic, queue_id, first_offset, _ in find_places(record, is_batch=False):
+                firsts.setdefault((topic, queue_id), first_offset)
     if end < log_end:
         files.truncate_to(end)
     kept = {key: min(queue_end, firsts.get(key, queue_end)) for key, queue_end in ends.items()}

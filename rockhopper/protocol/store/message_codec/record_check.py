@@ -10,6 +10,7 @@ from zlib import crc32
 
 from rockhopper.protocol.errors import MalformedMessageError
 from rockhopper.protocol.properties import decode_properties
+from rockhopper.protocol.store.expected import Record
 from rockhopper.protocol.store.message_codec.record import BODY_CRC_MASK, Buffer, split_record
 from rockhopper.protocol.store.record_head import (
     BLANK_RECORD,
@@ -72,6 +73,20 @@ class RecordCheck:
     def is_blank(self) -> bool:
         """Whether the end of the file was found."""
         return self.status is RecordStatus.BLANK
+
+    @property
+    def record(self) -> Record:
+        """What dispatch, recovery and the scrub need of the record."""
+        return Record(
+            self.commit_log_offset,
+            self.size_bytes,
+            self.queue_id,
+            self.queue_offset,
+            self.sys_flag,
+            self.store_time_ms,
+            self.topic.encode(),
+            self.properties_bytes,
+        )
 
     @property
     def properties(self) -> dict[str, str]:

@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store.log.log_scan import Record
 from rockhopper.broker.tools import queue_files
 from rockhopper.broker.tools.queue_files import FoundWitnesses, QueueDirectories
 from rockhopper.broker.tools.store_view import StoreView
+from rockhopper.protocol.store.expected import Record
 from tests.support import apache_golden, open_stores, tool_stores
 from tests.support.open_files import open_files_in
 from tests.support.peers import Clock

@@ -119,7 +119,7 @@ def find_start(log: LogWriter) -> Iterator[Callable[..., RecoveryStart]]:
         rules = QueueRules(
             lambda topic: False,
             lambda topic, offset: topic == deleted,
-            lambda topic, properties, time_ms: 0,
+            lambda level: 0,
             lambda topic: topic == deleted,
         )
         start = RecoveryStart(loaded, rules)

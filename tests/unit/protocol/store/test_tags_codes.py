@@ -2,8 +2,8 @@
 
 import pytest
 
-from rockhopper.broker.store.log import record_properties
-from rockhopper.broker.store.log.record_properties import TagsCodes, hash_of_tags
+from rockhopper.protocol.store import expected as module
+from rockhopper.protocol.store.expected import compute_tags_code, hash_of_tags
 
 
 @pytest.mark.parametrize(
@@ -21,8 +21,8 @@ def test_the_hash_is_javas(tags: str | None, code: int | None) -> None:
 
 def test_hashes_are_remembered_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: dict[str, int] = {}
-    monkeypatch.setattr(record_properties, "_hashes", kept)
-    monkeypatch.setattr(record_properties, "TAGS_CACHED_MAX", 2)
+    monkeypatch.setattr(module, "_hashes", kept)
+    monkeypatch.setattr(module, "TAGS_CACHED_MAX", 2)
     for number in range(4):
         assert hash_of_tags(f"t{number}") == hash_of_tags(f"t{number}")
     assert list(kept) == ["t0", "t1"]
@@ -44,5 +44,5 @@ def test_hashes_are_remembered_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -
 def test_a_delayed_message_has_its_due_time(
     topic: str, properties: dict[str, str], code: int
 ) -> None:
-    codes = TagsCodes(lambda level: 1000 * level)
-    assert codes.compute_code(topic, properties, 1_000_000) == code
+    found = compute_tags_code(topic, properties, 1_000_000, lambda level: 1000 * level)
+    assert found == code

@@ -4,13 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rockhopper.broker.store.log.log_scan import Record
-from rockhopper.broker.store.log.record_properties import (
-    KeysAndTags,
-    KeysAndTagsReader,
-    keys_and_tags,
-)
 from rockhopper.protocol.properties import decode_properties
+from rockhopper.protocol.store.expected import KeysAndTags, keys_and_tags
 
 
 def decoded(text: str) -> KeysAndTags:
@@ -48,14 +43,3 @@ def test_it_is_what_decoding_finds(text: str) -> None:
 
 def test_bytes_that_are_no_text_are_no_error() -> None:
     assert keys_and_tags(b"TAGS\x01\xff\x02") == ("", "", "\ufffd")
-
-
-def test_a_reader_decodes_a_record_once() -> None:
-    reader = KeysAndTagsReader()
-    record = Record._make([None] * len(Record._fields))
-    first = record._replace(properties=b"TAGS\x01a\x02")
-    second = record._replace(properties=b"TAGS\x01b\x02")
-    assert reader.read(first).tags == "a"
-    assert reader.read(first) is reader.read(first)
-    assert reader.read(second).tags == "b"
-    assert reader.read(first).tags == "a"
