@@ -109,12 +109,12 @@ class LogCopier:
                 sock=connected, limit=READ_SIZE_BYTES, **options
             )
         try:
-            await self._copy(reader, writer, _Expected(self._store, start, known))
+            await self._copy(reader, writer, _NextFrame(self._store, start, known))
         finally:
             writer.transport.abort()
 
     async def _copy(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, expected: "_Expected"
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, expected: "_NextFrame"
     ) -> None:
         loop = asyncio.get_running_loop()
         decoder = HaFrameDecoder()
@@ -155,7 +155,7 @@ class LogCopier:
         self._came.set()
 
 
-class _Expected:
+class _NextFrame:
     """The expected beginning of the next frame."""
 
     def __init__(self, store: MessageStore, offset: int, known: bytes) -> None:
