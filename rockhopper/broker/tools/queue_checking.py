@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.store.log.walking import PlainRun
-from rockhopper.broker.store.queues.consume_queue_ext import ConsumeQueueExt, is_address
+from rockhopper.broker.store.queues.consume_queue_ext import ConsumeQueueExt
 from rockhopper.broker.store.recovering.resizing import FoundFile, common_size, odd_files
 from rockhopper.broker.tools.findings import REBUILD, Findings
 from rockhopper.broker.tools.queue_files import QueueFiles
 from rockhopper.broker.tools.store_view import StoreView
-from rockhopper.protocol.names import SCHEDULE_TOPIC
+from rockhopper.protocol.store.compare import Verdict, compare_unit
 from rockhopper.protocol.store.expected import ExpectedUnit, Place, Record, expect_units
 from rockhopper.protocol.store.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT,
@@ -162,11 +162,13 @@ class QueueCheck:
             unit = queue.unit_at(position)
             gathered.claim(position // queue.unit.size, position // queue.unit.size + 1)
             self.unit_count += 1
-            fields = wanted.fields(is_batch=True)
-            if unit[:3] + unit[4:6] != fields[:3] + fields[4:6]:
-                differing.append(Differing(queue, position, wanted, unit[:3]))
+            if self._compare(queue, wanted, unit) is not Verdict.RIGHT:
+                differing.append(Differing(queue, position, wanted, unit))
             position += queue.unit.size
         self._judge(topic, queue_id, differing)
+
+    def _compare(self, queue: QueueFiles, unit: ExpectedUnit, held: tuple[int, ...]) -> Verdict:
+        return compare_unit(unit, held, self._view.record_at, is_batch=queue.is_batch)
 
     def _judge(self, topic: str, queue_id: int, differing: list["Differing"]) -> None:
         missing: list[Differing] = []
@@ -210,32 +212,31 @@ class QueueCheck:
 
     def _explain_wrong(self, topic: str, queue_id: int, each: "Differing") -> str | None:
         """Return the problem of a unit that differs from the log; None if it is acceptable."""
-        wanted, (offset, size_bytes, code) = each.wanted, each.held
-        if (offset, size_bytes) == (wanted.log_offset, wanted.size_bytes):
-            if each.queue.is_batch and code == wanted.tags_code:
+        wanted, (offset, size_bytes, code, *_) = each.wanted, each.held
+        if not wanted.store_time_ms:
+            record = self._view.record_at(wanted.log_offset)
+            wanted = wanted._replace(store_time_ms=0 if record is None else record.store_time_ms)
+        match self._compare(each.queue, wanted, each.held):
+            case Verdict.COUNT:
                 return "the number or count of its messages differs from the record"
-            if is_address(code):
+            case Verdict.EXTENDED:
                 return self._explain_wrong_ext(topic, queue_id, code, wanted.tags_code)
-            if topic == SCHEDULE_TOPIC:
+            case Verdict.DUE:
                 return self._explain_not_due(code, wanted)
-            return f"its tags code is {code}, not {wanted.tags_code}"
-        holder = self._view.record_at(offset)
-        if holder is not None and offset > wanted.log_offset and not each.queue.is_batch:
-            name = holder.topic.decode("utf-8", "replace")
-            if (name, holder.queue_id, holder.queue_offset) == wanted.place[:3]:
+            case Verdict.CODE:
+                return f"its tags code is {code}, not {wanted.tags_code}"
+            case Verdict.ELSEWHERE:
+                return (
+                    f"it points to {size_bytes} bytes at log offset {offset}, but its message has "
+                    f"{wanted.size_bytes} bytes at {wanted.log_offset}"
+                )
+            case Verdict.LEFTOVER:
                 self._findings.notes["records whose queue offset a later record also has"] += 1
-                return None
-        return (
-            f"it points to {size_bytes} bytes at log offset {offset}, but its message has "
-            f"{wanted.size_bytes} bytes at {wanted.log_offset}"
-        )
+        return None
 
     def _explain_not_due(self, due_ms: int, wanted: ExpectedUnit) -> str | None:
         """Return the problem of a due time; None if changed delay levels explain it."""
-        record = self._view.record_at(wanted.log_offset)
-        if record is None:
-            return None
-        delay_ms = due_ms - record.store_time_ms
+        delay_ms = due_ms - wanted.store_time_ms
         if delay_ms % 1000 == 0 and 0 < delay_ms <= _DELAY_MS_MAX:
             what = "delayed messages with due times from other delay levels than those of --config"
             self._findings.notes[what] += 1

@@ -88,6 +88,7 @@ class ExpectedUnit(NamedTuple):
     size_bytes: int
     tags_code: int
     store_time_ms: int
+    """0 if unknown, as of a record that was walked over with many others."""
 
     def fields(self, *, is_batch: bool) -> tuple[int, ...]:
         """Return the fields of the unit, as in protocol/store/queue_layout.py."""

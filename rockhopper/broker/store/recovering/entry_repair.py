@@ -36,7 +36,8 @@ from rockhopper.broker.store.queues.consume_queue_ext import is_address
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.protocol.names import SCHEDULE_TOPIC
-from rockhopper.protocol.store.expected import DelayOf, ExpectedUnit, expect_units
+from rockhopper.protocol.store.compare import Verdict, compare_unit
+from rockhopper.protocol.store.expected import DelayOf, ExpectedUnit, Record, expect_units
 from rockhopper.protocol.store.light_queues import light_places
 from rockhopper.protocol.store.message_codec import RecordCheck, check_record
 from rockhopper.protocol.store.record_head import (
@@ -376,17 +377,16 @@ class EntryRepair:
         held = queue.read_stored(offset, unit.log_offset)
         if held is None or offset < queue.min_offset:
             return
-        # The entries of a delay level hold delivery times, computed with the levels of their time.
-        if is_address(held[2]) or queue.topic == SCHEDULE_TOPIC:
-            unit = unit._replace(tags_code=held[2])
-        # The fields of a unit after the sixth do not come from its record.
-        if held[:6] == unit.fields(is_batch=queue.IS_BATCH)[:6]:
+        if compare_unit(unit, held, self._find_record, is_batch=queue.IS_BATCH) in _ACCEPTED:
             return
-        other = self._places.read_claimed(held[0])
-        is_elsewhere = held[0] != unit.log_offset
-        if is_elsewhere and other is not None and is_of(other[1], queue, offset):
-            return  # A leftover: another message has this offset now.
+        # The entries of a delay level hold delivery times, computed with the levels of their time.
+        if queue.topic == SCHEDULE_TOPIC:
+            unit = unit._replace(tags_code=held[2])
         self._rewrite(queue, offset, unit)
+
+    def _find_record(self, log_offset: int) -> Record | None:
+        found = self._places.read_claimed(log_offset)
+        return None if found is None else found[1].record
 
     def compare_near(self, queue: UnitQueue, offset: int) -> None:
         """Repair the entries at and next to message *offset*, which contradict each other."""
@@ -398,6 +398,8 @@ class EntryRepair:
                 self.compare(queue, self._expect(queue, found[1]))
 
 
+# An extension unit is RocketMQ's, and due times are those of earlier delay levels.
+_ACCEPTED = frozenset({Verdict.RIGHT, Verdict.EXTENDED, Verdict.DUE, Verdict.LEFTOVER})
 _LOST = "its queue entry is damaged, and the log has no intact record for it"
 
 

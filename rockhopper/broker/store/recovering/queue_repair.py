@@ -34,9 +34,11 @@ from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.recovering.log_walk import Hole
 from rockhopper.protocol.names import LMQ_PREFIX
+from rockhopper.protocol.store.compare import Verdict, compare_unit
 from rockhopper.protocol.store.expected import (
     LIGHT_QUEUES,
     DelayOf,
+    ExpectedUnit,
     Place,
     Record,
     find_places,
@@ -322,6 +324,7 @@ class QueueRepair:
             self._open(progress, queue)
         unit = queue.entry(place.first_offset)
         if unit is not None and unit[0] == record.offset and unit[1] == record.size_bytes:
+            # Tags codes are not compared: at a start that would cost a hash for each message.
             self._expect_after(progress, queue, place)
             return True
         key = queue.topic, queue.queue_id
@@ -338,13 +341,10 @@ class QueueRepair:
             )
             queue.destroy()
             return self._append_at(progress, place, record)
-        holder = self._record_at(unit[0]) if unit is not None else None
-        if (
-            holder is not None
-            and _claims(holder, place)
-            and (holder.offset > record.offset or record.store_time_ms < holder.store_time_ms)
-        ):
-            return True  # A leftover: another message has this offset now.
+        expected = ExpectedUnit(place, record.offset, record.size_bytes, 0, record.store_time_ms)
+        verdict = compare_unit(expected, unit, self._record_at, is_batch=progress.is_batch)
+        if verdict is Verdict.LEFTOVER:
+            return True
         queue.truncate_to(place.first_offset)
         if not queue.has_files:
             queue.destroy()
@@ -466,14 +466,6 @@ class QueueRepair:
 
 def _offsets_of(units: bytes) -> Iterator[int]:
     return (unit[0] for unit in CONSUME_QUEUE_UNIT.iter_unpack(units))
-
-
-def _claims(record: Record, place: Place) -> bool:
-    return (
-        record.topic == place.topic.encode()
-        and record.queue_id == place.queue_id
-        and record.queue_offset == place.first_offset
-    )
 
 
 def _is_nameable(topic: str) -> bool:
