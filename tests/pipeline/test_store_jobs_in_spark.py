@@ -9,8 +9,6 @@ from rockhopper.pipeline import PipelineError, jobs
 from rockhopper.pipeline.jobs.tasks import run_in_this_process
 from tests.support.derived_stores import (
     GEOMETRY,
-    index_files,
-    queue_files,
     write_store,
 )
 from tests.support.rot import overwrite
@@ -26,17 +24,11 @@ pytestmark = pytest.mark.spark
 @pytest.mark.slow
 def test_tasks_travel_to_workers_and_results_back(spark: "SparkSession", tmp_path: Path) -> None:
     store = write_store(tmp_path / "store")
-    output = tmp_path / "output"
-
-    rebuilt = jobs.rebuild(str(store), str(output), split_size=4096, spark=spark, **GEOMETRY)
     overwrite(store / "consumequeue" / "Topic1" / "1" / f"{0:020d}", 0, bytes(20))
     audited = jobs.audit(str(store), split_size=4096, spark=spark, **GEOMETRY)
     found = jobs.search(str(store), key="kk", limit=3, spark=spark)
 
-    assert rebuilt.is_good
-    assert rebuilt.task_count > 4
-    assert index_files(output) == index_files(store)
-    assert queue_files(output) != queue_files(store)
+    assert audited.task_count > 4
     assert audited.counts == {"unit missing": 1}
     assert len(found.messages) == 3
 

@@ -6,7 +6,6 @@ from typing import Any
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.pipeline.jobs.auditing.job import audit
 from rockhopper.pipeline.jobs.auditing.result import AuditResult
-from rockhopper.pipeline.jobs.rebuilding.job import RebuildResult, rebuild
 from rockhopper.pipeline.jobs.tasks import run_in_this_process
 from tests.support import open_stores
 from tests.support.peers import Clock
@@ -51,11 +50,9 @@ def audited(root: Path, **options: Any) -> AuditResult:
     return audit(str(root), run=run_in_this_process, **{**GEOMETRY, **options})
 
 
-def rebuilt(root: Path, output: Path | None, **options: Any) -> RebuildResult:
-    """Rebuild without Spark."""
-    given = {**GEOMETRY, **options}
-    target = None if output is None else str(output)
-    return rebuild(str(root), target, run=run_in_this_process, **given)
+def derive(root: Path) -> None:
+    """Create queues and index, as a broker that opens the store."""
+    open_stores.close(open_stores.open_store(root))
 
 
 def queue_files(root: Path) -> dict[str, bytes]:

@@ -1,6 +1,6 @@
 """The files that dispatch derives from the commit log: consume queues and index files.
 
-``entries`` computes the expected contents of both from a part of the log. ``queue_files`` and
-``index_files`` read and write the files. Auditing compares expected and actual contents; rebuilding
-writes the expected contents. Neither needs Spark or a running broker here.
+``entries`` collects what a part of the log expects of both (protocol/store/expected.py).
+``queue_files`` and ``index_files`` read the files. The audit compares the two. Nothing here needs
+Spark or a running broker.
 """

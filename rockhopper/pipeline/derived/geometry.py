@@ -1,36 +1,24 @@
-"""The sizes of a store's derived files: taken from existing files unless options set them."""
+"""The sizes of a store's index files: taken from existing files unless options set them."""
 
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from rockhopper.pipeline.derived.entries import QueueKey
 from rockhopper.pipeline.derived.index_files import index_paths
 from rockhopper.pipeline.derived.index_geometry import (
     complete_geometry,
     search_geometry,
     usual_size,
 )
-from rockhopper.pipeline.derived.queue_files import (
-    ListedQueueFiles,
-    find_queues,
-    round_file_size,
-    unit_layout,
-)
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.protocol.store.queue_layout import (
     GEOMETRY_FILE,
     INDEX_ENTRY_COUNT_MAX,
     INDEX_SLOT_COUNT,
-    QUEUE_FILE_ENTRY_COUNT,
     IndexGeometry,
     decode_geometry,
 )
 from rockhopper.protocol.store.store_paths import INDEX_DIRECTORY, OWN_DIRECTORY
-
-QUEUE_FILE_SIZE_BYTES = QUEUE_FILE_ENTRY_COUNT * 20
-BATCH_QUEUE_FILE_SIZE_BYTES = QUEUE_FILE_ENTRY_COUNT * 46
 
 _REMEDY = (
     "set --index-slots and --index-entries (index_slots and index_entries) to what maxHashSlotNum "
@@ -40,46 +28,27 @@ _REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """The sizes of queue files, of batch queue files, and of index files.
+    """The sizes of index files. RocketMQ calls them maxHashSlotNum and maxIndexNum."""
 
-    RocketMQ calls them mappedFileSizeConsumeQueue, mapperFileSizeBatchConsumeQueue, maxHashSlotNum
-    and maxIndexNum.
-    """
-
-    queue_file_size_bytes: int = QUEUE_FILE_SIZE_BYTES
-    batch_queue_file_size_bytes: int = BATCH_QUEUE_FILE_SIZE_BYTES
     index_slot_count: int = INDEX_SLOT_COUNT
     index_entry_count_max: int = INDEX_ENTRY_COUNT_MAX
     index_problem: str = ""
     """Why the geometry of the index files is unknown, and what to do; empty if it is known."""
 
-    def queue_file_size(self, key: QueueKey) -> int:
-        """Return the size of the files of a queue."""
-        return self.batch_queue_file_size_bytes if key.is_batch else self.queue_file_size_bytes
-
 
 def find_geometry(
     root: Path | None,
     *,
-    queue_file_size_bytes: int | None = None,
-    batch_queue_file_size_bytes: int | None = None,
     index_slot_count: int | None = None,
     index_entry_count_max: int | None = None,
 ) -> Geometry:
     """Choose the sizes: arguments first, then the files of the store in *root*, then defaults.
 
     Raises:
-        PipelineError: the index files do not have the given geometry, or the sizes are too small
-            for a unit.
+        PipelineError: the index files do not have the given geometry.
     """
-    found = _sizes_of_queue_files(root)
     index, problem = _index_geometry(root, index_slot_count, index_entry_count_max)
-    return Geometry(
-        round_file_size(queue_file_size_bytes or found[False], False),
-        round_file_size(batch_queue_file_size_bytes or found[True], True),
-        *index,
-        problem,
-    )
+    return Geometry(*index, problem)
 
 
 def _index_geometry(
@@ -147,26 +116,6 @@ def _sizes(paths: list[Path]) -> set[int]:
         with suppress(FileNotFoundError):  # It has expired.
             found.add(path.stat().st_size)
     return found
-
-
-def _sizes_of_queue_files(root: Path | None) -> dict[bool, int]:
-    found: dict[bool, int] = {}
-    for key in _first_queues(root):
-        if key.is_batch in found:
-            continue
-        assert root is not None
-        unit = unit_layout(key.is_batch).itemsize
-        for file in ListedQueueFiles(root, key).files:
-            if file.size_bytes and file.size_bytes % unit == 0:
-                found[key.is_batch] = file.size_bytes
-                break
-    found.setdefault(False, QUEUE_FILE_SIZE_BYTES)
-    found.setdefault(True, BATCH_QUEUE_FILE_SIZE_BYTES)
-    return found
-
-
-def _first_queues(root: Path | None) -> Iterable[QueueKey]:
-    return () if root is None else find_queues(root)
 
 
 def _read_noted(root: Path | None) -> IndexGeometry | None:

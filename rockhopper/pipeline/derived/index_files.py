@@ -1,4 +1,4 @@
-"""Index files: read entries, check chains, and build whole files from ordered entries.
+"""Index files: read entries, and check chains.
 
 protocol.store.queue_layout documents the layout. Each entry links to the previous entry in the same
 slot, so the order of the entries determines all chains of a file. A stable sort of the entry
@@ -243,62 +243,3 @@ def _check_header(
     if not used_slot_count <= info.used_slot_count <= last:
         said = f"its header says that {info.used_slot_count} slots are in use"
         yield last, last_offset, f"{said}, and {used_slot_count} are"
-
-
-def file_names(times_ms: list[int]) -> list[str]:
-    """Return file names for files whose first messages have these store times, ascending."""
-    names: list[str] = []
-    for time_ms in times_ms:
-        seconds, ms = divmod(max(time_ms, 0), 1000)
-        name = f"{_format_local(seconds)}{ms:03d}"
-        if names and name <= names[-1]:
-            name = f"{int(names[-1]) + 1:0{_NAME_DIGITS}d}"
-        names.append(name)
-    return names
-
-
-def _format_local(seconds: int) -> str:
-    from datetime import datetime
-
-    return f"{datetime.fromtimestamp(seconds):%Y%m%d%H%M%S}"
-
-
-def write_index_file(
-    path: Path,
-    hashes: npt.NDArray[Any],
-    positions: npt.NDArray[Any],
-    times_ms: npt.NDArray[Any],
-    slot_count: int,
-    entry_count_max: int,
-    previous_end_ms: int,
-) -> None:
-    """Build one file; *previous_end_ms* is the end time of the previous file, 0 without one.
-
-    As in RocketMQ, the seconds of the first entry count from that time.
-    """
-    count = len(hashes)
-    previous, newest = build_chains(hashes, slot_count)
-    entries = np.zeros(count, ENTRY)
-    entries["hash"] = hashes
-    entries["position"] = positions
-    entries["seconds"] = seconds_since(times_ms, int(times_ms[0]))
-    entries["seconds"][0] = seconds_since(times_ms[:1], previous_end_ms)[0]
-    entries["previous"] = previous
-    header = INDEX_HEADER.pack(
-        int(times_ms[0]),
-        int(times_ms[-1]),
-        int(positions[0]),
-        int(positions[-1]),
-        int(np.count_nonzero(newest)),
-        count + 1,
-    )
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    with open(descriptor, "r+b") as file:
-        file.truncate(index_file_size_bytes(slot_count, entry_count_max))
-        file.write(header)
-        file.write(newest.astype(">i4").tobytes())
-        file.seek(INDEX_ENTRY_SIZE_BYTES, os.SEEK_CUR)
-        for at in range(0, count, _ENTRIES_AT_ONCE):
-            file.write(entries[at : at + _ENTRIES_AT_ONCE].tobytes())
-        file.flush()
-        os.fsync(descriptor)

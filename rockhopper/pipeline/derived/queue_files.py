@@ -1,4 +1,4 @@
-"""Consume queue files: read units by number, and write them at any number.
+"""Consume queue files: read units by number.
 
 protocol.store.queue_layout documents the layouts. Zeros are not a unit: the last file of a queue is
 longer than its units. Nothing here maps a file into memory, because a broker may truncate or delete
@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from rockhopper.pipeline.derived.entries import QueueKey
-from rockhopper.pipeline.errors import PipelineError
 from rockhopper.protocol.store.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT_SIZE_BYTES,
     BLANK_UNIT_SIZE_FIELD,
@@ -179,82 +178,3 @@ def _read(path: str, at: int, size: int) -> bytes:
         return os.pread(descriptor, size, at)
     finally:
         os.close(descriptor)
-
-
-class QueueWriter:
-    """Writes units of one queue at their numbers; several processes can write different numbers."""
-
-    def __init__(self, root: Path, key: QueueKey, file_size_bytes: int) -> None:
-        """*file_size_bytes* is rounded up to whole units, as Rockhopper and RocketMQ do."""
-        self.layout = unit_layout(key.is_batch)
-        self.directory = queue_directory(root, key)
-        self.file_size_bytes = round_file_size(file_size_bytes, key.is_batch)
-        self._has_directory = False
-
-    def write(self, first: int, units: Units) -> None:
-        """Write packed *units* from number *first* on; create files as needed."""
-        data = memoryview(units.tobytes())
-        at = first * self.layout.itemsize
-        while data:
-            start = at - at % self.file_size_bytes
-            count = min(len(data), start + self.file_size_bytes - at)
-            descriptor = self._open(start)
-            try:
-                written = os.pwrite(descriptor, data[:count], at - start)
-            finally:
-                os.close(descriptor)
-            data, at = data[written:], at + written
-
-    def fill_front(self, first: int) -> None:
-        """Fill the first file with blank units up to *first*, the queue's first unit."""
-        per_file = self.file_size_bytes // self.layout.itemsize
-        count = first % per_file
-        if count:
-            blanks = np.zeros(count, self.layout)
-            blanks["size"] = BLANK_UNIT_SIZE_FIELD
-            self.write(first - count, blanks)
-
-    def erase(self, first: int, behind: int) -> None:
-        """Erase units, and delete files that hold no other units."""
-        size = self.layout.itemsize
-        start = first * size - first * size % self.file_size_bytes
-        for at in range(start, behind * size, self.file_size_bytes):
-            low = max(first * size, at)
-            high = min(behind * size, at + self.file_size_bytes)
-            self.write(low // size, np.zeros((high - low) // size, self.layout))
-            path = self.directory / f"{at:020d}"
-            if not any(path.read_bytes()):
-                path.unlink()
-
-    def _open(self, start: int) -> int:
-        if not self._has_directory:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            self._has_directory = True
-        path = self.directory / f"{start:020d}"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        if os.fstat(descriptor).st_size != self.file_size_bytes:
-            os.ftruncate(descriptor, self.file_size_bytes)
-        return descriptor
-
-
-def round_file_size(size_bytes: int, is_batch: bool) -> int:
-    """Round a configured file size up to whole units.
-
-    Raises:
-        PipelineError: the size is too small for a unit.
-    """
-    unit = unit_layout(is_batch).itemsize
-    if size_bytes < 1:
-        raise PipelineError(f"files of a queue cannot have {size_bytes} bytes: set at least {unit}")
-    return -(-size_bytes // unit) * unit
-
-
-def pack_units(units: npt.NDArray[Any], is_batch: bool) -> Units:
-    """Convert ``entries.UNIT`` to the layout of queue files."""
-    made = np.zeros(len(units), unit_layout(is_batch))
-    for name in ("position", "size", "code"):
-        made[name] = units[name]
-    if is_batch:
-        made["ms"], made["offset"], made["n"] = units["ms"], units["offset"], units["n"]
-        made["compacted"] = -1
-    return made

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rockhopper.pipeline.jobs.demonstrating.job import demo
     from rockhopper.pipeline.jobs.expiring.job import expire
     from rockhopper.pipeline.jobs.packaging.job import package
-    from rockhopper.pipeline.jobs.rebuilding.job import rebuild
     from rockhopper.pipeline.jobs.replaying.job import replay
     from rockhopper.pipeline.jobs.reporting.job import report
     from rockhopper.pipeline.jobs.searching.job import search
@@ -33,7 +32,6 @@ __all__ = [
     "demo",
     "expire",
     "package",
-    "rebuild",
     "replay",
     "report",
     "search",
@@ -53,7 +51,6 @@ JOBS: dict[str, Job] = {
     "expire": Job("expiring", "Remove the files of an archive whose messages are old."),
     "replay": Job("replaying", "Send messages from Parquet files to topics again."),
     "audit": Job("auditing", "Check a store, and an archive of it, for damage."),
-    "rebuild": Job("rebuilding", "Rebuild the queues and index of a store from its commit log."),
     "search": Job("searching", "Find messages by key, tag, body or condition."),
     "report": Job("reporting", "Report traffic, producers and lag, in tables and a page."),
     "demo": Job("demonstrating", "Stream, count, archive and replay text, all on this machine."),

@@ -26,6 +26,8 @@ class _Jobs(click.Group):
         return list(JOBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "rebuild":
+            ctx.fail("there is no job rebuild any more: run rockhopper-broker store rebuild")
         if cmd_name not in JOBS:
             return None
         module = import_module(f"rockhopper.pipeline.jobs.{JOBS[cmd_name].package}.command")

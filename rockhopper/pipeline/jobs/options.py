@@ -134,7 +134,7 @@ class BrokersOptions(JobOptions):
 
 @dataclass(frozen=True)
 class StoreOptions(JobOptions):
-    """The options of jobs that compare or create index and queues of the store at *path*."""
+    """The options of jobs that compare the store at *path* with its log."""
 
     path: str = argument("STORE")
     _: KW_ONLY

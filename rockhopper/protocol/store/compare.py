@@ -55,6 +55,10 @@ def compare_unit(
     if (held[0], held[1]) != (unit.log_offset, unit.size_bytes):
         is_leftover = held[0] != unit.log_offset and _claims(find_record(held[0]), unit, is_batch)
         return Verdict.LEFTOVER if is_leftover else Verdict.ELSEWHERE
+    return _compare_fields(unit, held, is_batch)
+
+
+def _compare_fields(unit: ExpectedUnit, held: Sequence[int], is_batch: bool) -> Verdict:
     if is_batch:
         store_time_ms = unit.store_time_ms or held[3]
         if tuple(held[3:6]) != (store_time_ms, *unit.place[2:]):

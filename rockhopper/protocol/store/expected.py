@@ -44,6 +44,7 @@ from rockhopper.protocol.sys_flags import (
 
 TAGS_CACHED_MAX = 10_000
 BATCH_COUNT_MAX = 32_767
+_OFFSET_DIGITS_MAX = 18
 LIGHT_QUEUES = f"{PROPERTY_INNER_MULTI_DISPATCH}\x01".encode()
 """The properties of a record in light queues contain these bytes; those of others may, too."""
 _NAMES = tuple(f"{name}\x01" for name in (PROPERTY_UNIQUE_KEY, PROPERTY_KEYS, PROPERTY_TAGS))
@@ -157,6 +158,14 @@ def expect_keys(record: Record) -> list[int]:
     return hashes
 
 
+def expect_tag_key(record: Record) -> int | None:
+    """Return the hash of the entry that RocketMQ from 5.4 on adds for the tags; None if none."""
+    if record.sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_TRANSACTION_ROLLBACK:
+        return None
+    tags = keys_and_tags(record.properties).tags
+    return index_key_hash(record.topic.decode("utf-8", "replace"), f"T#{tags}") if tags else None
+
+
 def batch_range(queue_offset: int, properties: Mapping[str, str]) -> tuple[int, int]:
     """Return the offset of a record's first message, and the number of its messages.
 
@@ -164,7 +173,8 @@ def batch_range(queue_offset: int, properties: Mapping[str, str]) -> tuple[int, 
     """
     count = properties.get(PROPERTY_INNER_NUM, "")
     base = properties.get(PROPERTY_INNER_BASE, "")
-    if count.isdecimal() and base.isdecimal() and 0 < int(count) <= BATCH_COUNT_MAX:
+    is_number = base.isdecimal() and len(base) <= _OFFSET_DIGITS_MAX
+    if is_number and count.isdecimal() and 0 < int(count) <= BATCH_COUNT_MAX:
         return int(base), int(count)
     return queue_offset, 1
 

@@ -38,7 +38,7 @@ class FaultKind(StrEnum):
     ARCHIVE_DIFFERS = "archive differs"
 
 
-_REBUILD = "stop the broker and run: python -m rockhopper.pipeline rebuild --in-place STORE"
+_REBUILD = "stop the broker and run: rockhopper-broker store rebuild STORE --write"
 _UNIT_KINDS = (FaultKind.UNIT_MISSING, FaultKind.UNIT_WRONG, FaultKind.UNIT_SURPLUS)
 REMEDIES: dict[FaultKind, str] = {
     FaultKind.LOG_DAMAGE: (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rockhopper.pipeline.derived.entries import KIND_DELETED, KIND_KEY, KIND_TAG
+from rockhopper.pipeline.derived.entries import KIND_KEY, KIND_OPTIONAL, KIND_TAG
 from rockhopper.pipeline.derived.index_files import (
     IndexFileInfo,
     check_chains,
@@ -37,8 +37,8 @@ def check_index_entries(
 ) -> int:
     """Compare the entries of messages in [start, end) with *keys*, the keys of those messages.
 
-    Entries of deleted topics are optional, and so are tags unless *needs_tags*. Returns the number
-    of entries.
+    Optional are entries of deleted topics and of damaged bodies, and tags unless *needs_tags*.
+    Returns the number of entries.
     """
     parts = [(file, *entries_between(file, start, end)) for file in files]
     parts = [part for part in parts if len(part[2])]
@@ -57,7 +57,7 @@ def check_index_entries(
         findings.record(
             Finding(FaultKind.INDEX_MISSING, reason, commit_log_offset=first, count=high - low)
         )
-    optional = keys[(keys["kind"] == KIND_DELETED) | (keys["kind"] == KIND_TAG)]
+    optional = keys[(keys["kind"] == KIND_OPTIONAL) | (keys["kind"] == KIND_TAG)]
     known = np.concatenate((codes, _codes(optional["position"], optional["hash"], start)))
     _check_times(parts, held, known, np.concatenate((required["ms"], optional["ms"])), findings)
     what = "are no keys of the messages that they point to"

@@ -89,10 +89,12 @@ def _audit_piece(work: AuditWork, piece: FilePiece, part: AuditPart) -> None:
         part.size_bytes += int(found.ends[-1] - found.offsets[0])
         last = int(found.heads["physOffset"][-1]) + int(found.heads["size"][-1])
         part.reached = max(part.reached, last)
-        if work.checks_bodies:
-            _check_records(found, piece, work.has_multi_tags, part.findings)
-        if has_entries:
-            entries.append_records(found)
+        if work.checks_bodies or has_entries:
+            damaged = np.flatnonzero(damaged_bodies(found)).tolist()
+            if work.checks_bodies:
+                _check_records(found, damaged, piece, work.has_multi_tags, part.findings)
+            if has_entries:
+                entries.append_records(found, frozenset(damaged))
         if work.archived is not None:
             add_log_sums(work.archived, found, work.gone, part.archive_sums)
     if has_entries:
@@ -109,11 +111,14 @@ def _note_damage(damage: DamagedRange, piece: FilePiece, part: AuditPart) -> Non
 
 
 def _check_records(
-    records: Records, piece: FilePiece, has_multi_tags: bool, findings: AuditFindings
+    records: Records,
+    rows: list[int],
+    piece: FilePiece,
+    has_multi_tags: bool,
+    findings: AuditFindings,
 ) -> None:
-    """Compare bodies with their CRCs, and flags with the rest of the records."""
+    """Report the damaged bodies in *rows*, and flags that contradict the rest of their records."""
     reason = "the CRC of the body is not the one that was stored with it"
-    rows = np.flatnonzero(damaged_bodies(records)).tolist()
     wrong = [(FaultKind.BODY, row, reason) for row in rows]
     reason = "the CRC that RocketMQ put into the properties is not that of the record"
     wrong += [

@@ -18,7 +18,7 @@ from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.store.light_queues import light_places, light_queue_error
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
-from tests.support.derived_stores import audited, queue_files, rebuilt
+from tests.support.derived_stores import audited, derive, queue_files
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import (
     Stores,
@@ -123,7 +123,7 @@ def test_the_jobs_make_and_know_them(tmp_path: Path) -> None:
     before = queue_files(root)
     shutil.rmtree(root / "consumequeue" / "%LMQ%a")
     assert not audited(root).is_good
-    rebuilt(root, None, in_place=True)
+    derive(root)
     assert queue_files(root) == before
     assert audited(root).is_good
 

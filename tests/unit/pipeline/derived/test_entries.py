@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from rockhopper.pipeline.derived.entries import (
-    KIND_DELETED,
     KIND_KEY,
+    KIND_OPTIONAL,
     KIND_TAG,
     UNIT,
     Entries,
@@ -54,7 +54,6 @@ def test_each_record_has_a_unit_in_its_queue(log: WrittenLog) -> None:
     ]
     assert mine["ms"].tolist() == [T0_MS, T0_MS + 1, T0_MS + 4]
     assert mine["n"].tolist() == [1, 1, 1]
-    assert (found.record_count, found.undispatched_count) == (5, 0)
 
 
 def test_queues_go_on_over_windows(log: WrittenLog) -> None:
@@ -99,7 +98,6 @@ def test_prepared_and_rolled_back_messages_are_in_no_queue(log: WrittenLog) -> N
         log.add(topic="a", queue_id=0, sys_flag=flag, properties={"KEYS": "k"})
     found = entries_of(log)
     assert units(found, "a")["offset"].tolist() == [1, 3]
-    assert found.undispatched_count == 2
     assert [at for _, at, _ in keys(found)] == [log.offsets[n] for n in (0, 1, 3)]
 
 
@@ -107,10 +105,9 @@ def test_records_in_front_of_the_deletion_of_their_topic_do_not_count(log: Writt
     log.add(3, topic="a", queue_id=0, properties={"KEYS": "k"}).add(topic="b", queue_id=0)
     found = entries_of(log, deleted_topics={"a": log.offsets[2]})
     assert units(found, "a")["offset"].tolist() == [2]
-    assert found.undispatched_count == 2
     assert [kind for _, _, kind in keys(found)] == [
-        KIND_DELETED,
-        KIND_DELETED,
+        KIND_OPTIONAL,
+        KIND_OPTIONAL,
         KIND_KEY,
         KIND_KEY,
     ]
@@ -122,7 +119,6 @@ def test_topics_that_name_no_directory_have_no_queue(log: WrittenLog, topic: str
     log.add(topic=topic, queue_id=0).add(topic="a", queue_id=0)
     found = entries_of(log)
     assert [str(key) for key in found.queues()] == ["queue 0 of a"]
-    assert found.undispatched_count == 1
 
 
 def test_a_record_that_holds_a_batch_has_one_unit_of_many_messages(log: WrittenLog) -> None:

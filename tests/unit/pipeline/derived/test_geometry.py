@@ -59,11 +59,3 @@ def test_sizes_that_no_file_can_have_are_refused(
 def test_one_given_number_and_the_files_tell_the_other(store: Path) -> None:
     found = find_geometry(store, index_slot_count=11)
     assert (found.index_slot_count, found.index_entry_count_max) == (11, 41)
-
-
-def test_queue_files_tell_their_size_and_options_are_rounded_to_whole_units(store: Path) -> None:
-    queue = store / "consumequeue" / "orders" / "0"
-    queue.mkdir(parents=True)
-    (queue / f"{0:020}").write_bytes(bytes(20 * 7))
-    assert find_geometry(store).queue_file_size_bytes == 140
-    assert find_geometry(store, queue_file_size_bytes=30).queue_file_size_bytes == 40

@@ -14,13 +14,12 @@ from rockhopper.pipeline.derived.index_files import (
     build_chains,
     check_chains,
     entries_between,
-    file_names,
     index_paths,
     read_index_info,
     seconds_since,
-    write_index_file,
 )
 from rockhopper.protocol.store.queue_layout import INDEX_HEADER, INDEX_SECONDS_MAX
+from tests.support.derived_files import write_index_file
 from tests.support.rot import overwrite
 from tests.support.written_logs import T0_MS
 
@@ -60,16 +59,6 @@ def test_each_entry_leads_to_the_one_before_it_in_its_slot() -> None:
 def test_without_entries_there_are_no_chains() -> None:
     previous, newest = build_chains(np.empty(0, np.int32), SLOTS)
     assert (previous.tolist(), newest.tolist()) == ([], [0] * SLOTS)
-
-
-def test_names_are_local_times_and_no_two_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = file_names([T0_MS + 7, T0_MS + 7, T0_MS + 8, T0_MS + 10_000])
-    assert all(len(name) == 17 for name in names)
-    assert names == sorted(set(names))
-    assert names[0].endswith("007")
-    assert int(names[1]) == int(names[0]) + 1
-    assert names[3].endswith("000")
-    assert file_names([-5])[0].endswith("000")
 
 
 @pytest.mark.parametrize(

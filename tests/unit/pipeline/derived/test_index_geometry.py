@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rockhopper.pipeline.derived.index_files import index_paths, write_index_file
+from rockhopper.pipeline.derived.index_files import index_paths
 from rockhopper.pipeline.derived.index_geometry import complete_geometry, search_geometry
 from rockhopper.protocol.store.queue_layout import IndexGeometry
 from tests.support import apache_golden, golden_stores
+from tests.support.derived_files import write_index_file
 from tests.support.rot import overwrite
 
 DEFAULT = IndexGeometry(5_000_000, 20_000_000)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from rockhopper.pipeline.derived.geometry import Geometry
-from rockhopper.pipeline.derived.index_files import write_index_file
 from rockhopper.pipeline.derived.tag_keys import has_tag_keys
 from rockhopper.pipeline.store_source.directory import open_store
+from tests.support.derived_files import write_index_file
 from tests.support.log_entries import entries_of
 from tests.support.written_logs import WrittenLog
 

@@ -13,7 +13,7 @@ from rockhopper.broker.store.files.lock_file import StoreLock
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tools.repair.rebuilding import rebuild
 from rockhopper.broker.tools.store_view import StoreView
-from tests.support import apache_golden, open_stores, tool_stores
+from tests.support import apache_golden, golden_stores, open_stores, tool_stores
 from tests.support.peers import Clock
 from tests.support.tool_stores import checked, run
 
@@ -62,15 +62,33 @@ def test_queues_and_index_are_as_they_were(root: Path) -> None:
     assert not (root / "rockhopper" / "rebuild").exists()
 
 
-@pytest.mark.parametrize("name", ["plain", "batch"])
+@pytest.mark.parametrize("name", ["plain", "batch", "killed"])
 def test_so_are_those_of_apaches_broker(name: str, tmp_path: Path) -> None:
     store = apache_golden.unpack(name, tmp_path)
     config = tmp_path / "broker.conf"
     config.write_text("".join(f"{key}={value}\n" for key, value in store.geometry.items()))
     before = _derived(store.path)
     rebuild(StoreView(store.path, config))
-    assert _derived(store.path).keys() == before.keys()
+    assert _derived(store.path) == before
     assert checked(store.path, config).is_sound
+
+
+@pytest.mark.parametrize(
+    ("name", "entries"),
+    [("basic30", 40), ("mix", 4000), ("crcprop", 40), ("prepared_rollback", 40)],
+)
+def test_so_are_those_of_the_reference(name: str, entries: int, tmp_path: Path) -> None:
+    root = golden_stores.copy_golden_store(name, tmp_path / "store")
+    config = tmp_path / "broker.conf"
+    config.write_text(f"maxHashSlotNum=16\nmaxIndexNum={entries}\n")
+    before, index = _derived(root), _index(root)
+    rebuild(StoreView(root, config))
+    assert _derived(root) == before
+    assert _index(root) == index
+
+
+def _index(root: Path) -> list[bytes]:
+    return [path.read_bytes() for path in sorted((root / "index").iterdir())]
 
 
 def test_queues_of_expired_messages_go_on_where_they_ended(tmp_path: Path) -> None:

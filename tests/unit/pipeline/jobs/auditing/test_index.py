@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rockhopper.pipeline.derived.entries import KEY, KIND_DELETED, KIND_KEY, KIND_TAG
+from rockhopper.pipeline.derived.entries import KEY, KIND_KEY, KIND_OPTIONAL, KIND_TAG
 from rockhopper.pipeline.derived.index_files import (
     IndexFileInfo,
     index_paths,
     read_index_info,
-    write_index_file,
 )
 from rockhopper.pipeline.jobs.auditing.findings import AuditFindings, FaultKind
 from rockhopper.pipeline.jobs.auditing.index import (
@@ -24,7 +23,8 @@ from rockhopper.pipeline.jobs.auditing.index import (
     make_no_index_finding,
 )
 from tests.support import golden_stores
-from tests.support.derived_stores import audited, rebuilt
+from tests.support.derived_files import write_index_file
+from tests.support.derived_stores import audited, derive
 from tests.support.rot import flip_bit, overwrite
 from tests.support.written_logs import WrittenLog
 
@@ -161,7 +161,7 @@ def test_times_are_compared_beside_the_messages_of_a_deleted_topic(store: Path) 
 
 def test_a_log_without_keys_needs_no_index(tmp_path: Path) -> None:
     log = WrittenLog(tmp_path / "store").add(5, topic="T", queue_id=0, properties={"TAGS": "a"})
-    rebuilt(log.root, None, in_place=True)
+    derive(log.root)
     shutil.rmtree(log.root / "index", ignore_errors=True)
 
     assert audited(log.root).counts == {}
@@ -222,7 +222,7 @@ def test_the_reasons_name_places_and_numbers(tmp_path: Path) -> None:
     assert (surplus.path, surplus.file_offset) == (info.path, info.entries_at + 2 * 20)
 
 
-@pytest.mark.parametrize("kind", [KIND_TAG, KIND_DELETED])
+@pytest.mark.parametrize("kind", [KIND_TAG, KIND_OPTIONAL])
 @pytest.mark.parametrize("is_there", [True, False])
 def test_tags_and_what_deleted_topics_had_may_be_there_or_not(
     kind: int, is_there: bool, tmp_path: Path

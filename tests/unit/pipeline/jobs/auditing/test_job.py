@@ -26,8 +26,8 @@ from tests.support import apache_golden, open_stores
 from tests.support.derived_stores import (
     APACHE_GEOMETRY,
     audited,
+    derive,
     fill,
-    rebuilt,
     write_store,
 )
 from tests.support.killed_store import copy_killed
@@ -174,7 +174,7 @@ def test_a_head_that_claims_an_impossible_offset(
     log = WrittenLog(tmp_path / "store", file_size_bytes=8192)
     for offset in range(100):
         log.add(topic="T", queue_id=0, queue_offset=offset)
-    rebuilt(log.root, None, in_place=True)
+    derive(log.root)
     log.write(log.offsets[number] + 20, (1 << 40).to_bytes(8, "big"))
 
     result = audited(log.root, split_size=split_size, checks=["crc", "queues"])

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from rockhopper.pipeline.derived.entries import UNIT, QueueKey
-from rockhopper.pipeline.derived.queue_files import QueueWriter, pack_units
 from rockhopper.pipeline.jobs.auditing.findings import AuditFindings, FaultKind
 from rockhopper.pipeline.jobs.auditing.queues import (
     ComparedSpan,
@@ -25,6 +24,7 @@ from rockhopper.pipeline.jobs.auditing.queues import (
 )
 from rockhopper.pipeline.store_source.scan import DamagedRange
 from tests.support import apache_golden
+from tests.support.derived_files import QueueWriter, pack_units
 from tests.support.derived_stores import APACHE_GEOMETRY, audited
 from tests.support.rot import overwrite
 from tests.support.written_logs import WrittenLog

@@ -15,7 +15,7 @@ from rockhopper.pipeline.store_source.rules import StoreReadRules
 from rockhopper.pipeline.store_source.splits import plan
 from rockhopper.protocol.store.record_head import BORN_TIME_AT
 from tests.support import golden_stores
-from tests.support.derived_stores import audited, rebuilt
+from tests.support.derived_stores import audited, derive
 from tests.support.rot import overwrite
 from tests.support.written_logs import WrittenLog
 
@@ -72,7 +72,7 @@ def log(tmp_path: Path) -> WrittenLog:
     log = WrittenLog(tmp_path / "log", file_size_bytes=1024)
     for offset in range(20):
         log.add(topic="T", queue_id=1, queue_offset=offset)
-    rebuilt(log.root, None, in_place=True)
+    derive(log.root)
     return log
 
 

@@ -1,1 +1,0 @@
-"""Rebuild consume queues and index files from the commit log."""
