@@ -4,7 +4,6 @@ import json
 
 from rockhopper.broker.store.log.encoding import (
     INDEX_KEY,
-    TIMED_KEY,
     encode_plain,
     encode_record,
     queue_constants,
@@ -20,6 +19,7 @@ from rockhopper.protocol.names import TRANSACTION_HALF_TOPIC
 from rockhopper.protocol.store.message_codec import encode_batch
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 from rockhopper.protocol.store.record_head import MAGIC_V2
+from rockhopper.protocol.store.walking import TIMED_KEY
 
 _HOST = b"\x7f\0\0\1\0\0\x2a\x9f"
 _PROPERTIES = "UNIQ_KEY\x01AB01\x02KEYS\x01k1 k2\x02TAGS\x01A\x02WAIT\x01true\x02"

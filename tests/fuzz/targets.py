@@ -23,7 +23,7 @@ from rockhopper.broker.hot.similar_requests import (
 )
 from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.store.files import _mapping
-from rockhopper.broker.store.log import _encoding, checking, encoding, selecting, walking
+from rockhopper.broker.store.log import _encoding, checking, encoding, selecting
 from rockhopper.broker.store.queues import _appending, unit_files
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
@@ -45,9 +45,11 @@ from rockhopper.protocol.names import (
     TRANSACTION_OP_HALF_TOPIC,
 )
 from rockhopper.protocol.signing import ACCESS_KEY, SIGNATURE, build_signed_content
+from rockhopper.protocol.store import _walking, walking
 from rockhopper.protocol.store.message_codec import decode_message, decode_messages
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 from rockhopper.protocol.store.record_head import RECORD_SIZE_BYTES_MIN
+from rockhopper.protocol.store.walking import TIMED_KEY
 from tests.fuzz import expected_sends, grpc_sends, http2_twins
 from tests.fuzz.appended_runs import append_runs
 
@@ -295,10 +297,10 @@ def walk_plain(data: bytes) -> None:
     check_crc = bool(data[0] & 1)
     log = bytes(data[0] >> 4) + data[1:]
     arguments = log, data[0] >> 4, len(log), 0, check_crc
-    assert _encoding.walk_plain(*arguments) == walking.walk_plain(*arguments)
+    assert _walking.walk_plain(*arguments) == walking.walk_plain(*arguments)
     for end in (len(log), len(log) - data[0] % (len(log) + 1)):
         part = log, data[0] >> 4, end
-        assert _encoding.whole_end(*part) == walking.whole_end(*part)
+        assert _walking.whole_end(*part) == walking.whole_end(*part)
 
 
 def gather_sound(data: bytes) -> None:
@@ -355,13 +357,13 @@ def encode_batch(data: bytes) -> None:
 
 def put_timed_entries(data: bytes) -> None:
     """Slots and entries as they come, and keys that are to be put among them."""
-    size = encoding.TIMED_KEY.size
+    size = TIMED_KEY.size
     split = min(data[0] & 3, (len(data) - 1) // size) * size + 1
     keys, rest = data[1:split], data[split:]
     # A hash is never negative.
     keys = b"".join(
-        encoding.TIMED_KEY.pack(key_hash & 0x7FFFFFFF, *others)
-        for key_hash, *others in encoding.TIMED_KEY.iter_unpack(keys)
+        TIMED_KEY.pack(key_hash & 0x7FFFFFFF, *others)
+        for key_hash, *others in TIMED_KEY.iter_unpack(keys)
     )
     files: list[Any] = [bytearray(rest.ljust(40 + 4 * 5 + 20 * 8, b"\0")) for _ in range(2)]
     used = _encoding.put_timed_entries(files[0], 5, 60, 2, NOW_MS, memoryview(keys))

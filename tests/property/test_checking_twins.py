@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rockhopper.broker.store.log import checking, encoding, selecting
 from rockhopper.broker.store.log.fast_encoding import encode_plain
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
+from rockhopper.protocol.store.record_head import topic_field
 from tests.support.records import encode_message
 
 compiled = pytest.importorskip(
@@ -58,7 +59,7 @@ def test_any_bytes_are_judged_alike(
         part[(flip >> 3) % len(part)] ^= 1 << (flip & 7)
     records, units = map(bytes, parts)
     arguments = (
-        checking.topic_field(topic),
+        topic_field(topic),
         3,
         data.draw(st.sampled_from([7, 8, -1])),
         units,
@@ -94,7 +95,7 @@ def test_any_bytes_are_gathered_alike(
     if chosen:
         units = b"".join(units[20 * number : 20 * number + 20] for number in chosen)
     arguments = (
-        checking.topic_field(topic),
+        topic_field(topic),
         3,
         data.draw(st.sampled_from([7, 8])),
         units,
@@ -109,7 +110,7 @@ def test_any_bytes_are_gathered_alike(
 def test_what_was_written_is_sound_in_its_own_queue(log: tuple[bytes, bytes], topic: str) -> None:
     records, units = log
     count = len(units) // 20
-    field = checking.topic_field(topic)
+    field = topic_field(topic)
     is_own = field in records
     found = compiled.count_sound(field, 3, 7, units, count, records, 2**62)
     assert found == (count if is_own else 0)
@@ -152,7 +153,7 @@ def test_any_bytes_are_chosen_from_alike(
         st.sampled_from([lambda _: True, lambda _: False, lambda key: crc32(key) & 1 > 0])
     )
     arguments: Any = (
-        (checking.topic_field(topic), 3, 7),
+        (topic_field(topic), 3, 7),
         units,
         *limits,
         (records, base, base + len(records)),

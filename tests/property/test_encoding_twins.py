@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rockhopper.broker.store.log import encoding
 from rockhopper.protocol.store.message_codec import decode_message, encode_batch
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
+from rockhopper.protocol.store.walking import TIMED_KEY
 
 compiled = pytest.importorskip(
     "rockhopper.broker.store.log._encoding", reason="installed without a compiler"
@@ -229,7 +230,7 @@ def test_index_entries_with_their_times_are_written_alike(
     slots, entries_at = 7, 40 + 4 * 7
     size = entries_at + 20 * 64
     ours, theirs = mmap.mmap(-1, size), mmap.mmap(-1, size)
-    packed = memoryview(b"".join([encoding.TIMED_KEY.pack(*entry) for entry in entries]))
+    packed = memoryview(b"".join([TIMED_KEY.pack(*entry) for entry in entries]))
     used = encoding.put_timed_entries(ours, slots, entries_at, number, begin_ms, packed)
     assert compiled.put_timed_entries(theirs, slots, entries_at, number, begin_ms, packed) == used
     assert ours[:] == theirs[:]

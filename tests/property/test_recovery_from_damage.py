@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rockhopper.broker.store.log.fast_encoding import walk_plain
-from rockhopper.broker.store.log.walking import Found
 from rockhopper.broker.store.recovering.inventory import INVENTORY_FILE
+from rockhopper.protocol.store.fast_walking import walk_plain
 from rockhopper.protocol.store.queue_layout import GEOMETRY_FILE
+from rockhopper.protocol.store.walking import Found
 from tests.support.store_directories import LogWriter, Recovered, Written, recover
 
 pytestmark = pytest.mark.usefixtures("real_syncs")

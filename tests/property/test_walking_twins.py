@@ -7,11 +7,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rockhopper.broker.store.log import walking
+from rockhopper.protocol.store import walking
 from tests.support.records import encode_message
 
 compiled = pytest.importorskip(
-    "rockhopper.broker.store.log._encoding", reason="installed without a compiler"
+    "rockhopper.protocol.store._walking", reason="installed without a compiler"
 )
 
 V6_HOST = b"\0" * 15 + b"\1\0\0\x2a\x9f"

@@ -18,8 +18,6 @@ from rockhopper.broker.store.files.errors import DiskFullError, StoreError, TooM
 from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.log.encoding import INDEX_KEY
-from rockhopper.broker.store.log.fast_encoding import walk_plain
-from rockhopper.broker.store.log.walking import PlainRun
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queues.queue_tail import (
@@ -31,8 +29,10 @@ from rockhopper.broker.store.queues.queue_tail import (
 )
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.protocol.store.expected import DelayOf, Record, expected
+from rockhopper.protocol.store.fast_walking import walk_plain
 from rockhopper.protocol.store.message_codec import check_record
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
+from rockhopper.protocol.store.walking import PlainRun
 from rockhopper.tasks import end_task, keep_running
 
 log = structlog.get_logger("broker.store")

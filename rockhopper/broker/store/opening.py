@@ -33,7 +33,6 @@ from rockhopper.broker.store.files.mapped_file import MAPPED_FILES_MAX, MappedFi
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index.index import MessageIndex, check_geometry, move_marked_aside
 from rockhopper.broker.store.log.commit_log import CommitLog, NextFile, ReadAhead
-from rockhopper.broker.store.log.log_scan import read_record
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.consume_queue_ext import ConsumeQueueExt
@@ -67,6 +66,7 @@ from rockhopper.broker.store.retention import ReservedTime, RetentionService, Re
 from rockhopper.protocol.store.expected import DelayOf
 from rockhopper.protocol.store.queue_layout import IndexGeometry
 from rockhopper.protocol.store.store_paths import DELETED_TOPICS_FILE, PURGED_TOPICS_FILE
+from rockhopper.protocol.store.walking import read_record
 
 log = structlog.get_logger("broker.store")
 

@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rockhopper.broker.store.log.walking import Found
 from rockhopper.broker.store.recovering.opening_checks import list_rocksdb_data
 from rockhopper.broker.tools.findings import REPAIR, RESTORE_FILE, Findings
 from rockhopper.broker.tools.index_checking import IndexCheck
 from rockhopper.broker.tools.queue_checking import QueueCheck
 from rockhopper.broker.tools.store_view import StoreView
 from rockhopper.broker.tools.table_checking import check_tables
+from rockhopper.protocol.store.walking import Found
 
 
 @dataclass

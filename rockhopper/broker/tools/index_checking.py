@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rockhopper.broker.store.files.mapped_file import map_whole
-from rockhopper.broker.store.log.encoding import TIMED_KEY
 from rockhopper.broker.tools.findings import REBUILD, Findings
 from rockhopper.broker.tools.store_view import StoreView
 from rockhopper.protocol.java_hash import index_key_hash
@@ -27,6 +26,7 @@ from rockhopper.protocol.store.queue_layout import (
     INDEX_SECONDS_MAX,
     IndexGeometry,
 )
+from rockhopper.protocol.store.walking import TIMED_KEY
 
 _AHEAD = 64
 _SLICE_ENTRIES = 8192

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.log.fast_encoding import whole_end
 from rockhopper.broker.store.log.log_scan import is_zero
+from rockhopper.protocol.store.fast_walking import whole_end
 from rockhopper.protocol.store.store_paths import is_numbered_file
 
 # A record may be half written when its size is read; no write takes longer than this.

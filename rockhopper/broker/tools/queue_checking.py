@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rockhopper.broker.store.files.errors import CorruptFileError
-from rockhopper.broker.store.log.walking import PlainRun
 from rockhopper.broker.store.queues.consume_queue_ext import ConsumeQueueExt
 from rockhopper.broker.store.recovering.resizing import FoundFile, common_size, odd_files
 from rockhopper.broker.tools.findings import REBUILD, Findings
@@ -21,6 +20,7 @@ from rockhopper.protocol.store.queue_layout import (
     BLANK_UNIT_SIZE_FIELD,
     CONSUME_QUEUE_UNIT,
 )
+from rockhopper.protocol.store.walking import PlainRun
 from rockhopper.protocol.sys_flags import SYS_FLAG_INNER_BATCH
 
 _GATHERED_BYTES_MAX = 16 << 20

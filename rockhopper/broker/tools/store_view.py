@@ -15,7 +15,6 @@ from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import checkpoint as checkpoints
 from rockhopper.broker.store.index.index import load_geometry
 from rockhopper.broker.store.log.log_scan import record_at
-from rockhopper.broker.store.log.walking import Found
 from rockhopper.broker.store.recovering import inventory
 from rockhopper.broker.store.recovering.inventory import Inventory
 from rockhopper.broker.store.recovering.log_walk import Hole, LogWalk
@@ -30,6 +29,7 @@ from rockhopper.protocol.store.store_paths import (
     PURGED_TOPICS_FILE,
 )
 from rockhopper.protocol.store.topic_ends import decode_ends, decode_former_ends
+from rockhopper.protocol.store.walking import Found
 
 _FLOCK = struct.Struct("hhqqi4x")
 _SEVERAL = "storePathCommitLog", "readOnlyCommitLogStorePaths"

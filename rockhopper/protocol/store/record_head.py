@@ -20,7 +20,7 @@ Layout, big-endian; offsets are for IPv4 hosts, each IPv6 host moves the rest by
         84     4  size of the body
         88     b  body, and what follows (message_codec/record.py)
 
-The compiled check and walk (broker/store/log/_checking.c, _walking.c) and the columns of
+The compiled check and walk (broker/store/log/_checking.c, _walking.c here) and the columns of
 pipeline/decoder/records.py use the same layout; tests compare them with this table.
 """
 
@@ -116,3 +116,9 @@ BLANK_RECORD = head_struct("size_bytes", "magic")
 def body_start(sys_flag: int) -> int:
     """Return the offset of the body in its record."""
     return HEAD_SIZE_BYTES + 12 * (sys_flag & HOST_FLAGS_MASK).bit_count()
+
+
+def topic_field(topic: str) -> bytes:
+    """Return the topic field of a record: the size of the name, then the name."""
+    name = topic.encode("utf-8", "surrogateescape")
+    return len(name).to_bytes(2 if len(name) > 127 else 1, "big") + name

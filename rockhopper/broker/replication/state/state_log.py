@@ -6,7 +6,7 @@ precedes the first message sent to the topic.
 
 Records of a failed pass are staged again until the store accepts them. A follower dispatches a
 record marked *alone* by itself, before anything behind it. The mark is an IPv6 address of the
-master in the record (store/log/walking.py).
+master in the record (protocol/store/walking.py).
 
     a topic is created, and its record staged with the pass of a send
     the pass fails: the disk is full; the record moves to ``_lost``

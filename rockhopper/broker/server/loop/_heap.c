@@ -1,4 +1,4 @@
-/* Compiled: how much freed memory the C library keeps. heap.py explains why. */
+/* Compiled: how much freed memory the C library keeps. systems.py explains why. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

@@ -24,7 +24,7 @@ from typing import Self
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.descriptors import descriptor_needed
 from rockhopper.broker.store.files.errors import CorruptFileError
-from rockhopper.broker.store.log.encoding import INDEX_KEY, TIMED_KEY
+from rockhopper.broker.store.log.encoding import INDEX_KEY
 from rockhopper.broker.store.log.fast_encoding import put_entries, put_timed_entries
 from rockhopper.protocol.store.queue_layout import (
     INDEX_ENTRY,
@@ -33,6 +33,7 @@ from rockhopper.protocol.store.queue_layout import (
     INDEX_SLOT,
     index_file_size_bytes,
 )
+from rockhopper.protocol.store.walking import TIMED_KEY
 
 HEADER_SIZE_BYTES = INDEX_HEADER.size
 SLOT_SIZE_BYTES = INDEX_SLOT.size

@@ -351,8 +351,6 @@ static PyMethodDef methods[] = {
     {"select_sound", (PyCFunction)(void (*)(void))select_sound, METH_FASTCALL, NULL},
     {"half_place", (PyCFunction)(void (*)(void))half_place, METH_FASTCALL, NULL},
     {"encode_end", (PyCFunction)(void (*)(void))encode_end, METH_FASTCALL, NULL},
-    {"walk_plain", (PyCFunction)(void (*)(void))walk_plain, METH_FASTCALL, NULL},
-    {"whole_end", (PyCFunction)(void (*)(void))whole_end, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef definition = {

@@ -10,7 +10,5 @@ PyObject *gather_sound(PyObject *module, PyObject *const *args, Py_ssize_t nargs
 PyObject *select_sound(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 PyObject *half_place(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 PyObject *encode_end(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
-PyObject *walk_plain(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
-PyObject *whole_end(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 
 #endif

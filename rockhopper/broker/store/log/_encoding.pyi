@@ -2,7 +2,6 @@ from collections.abc import Callable
 from mmap import mmap
 
 from rockhopper.broker.store.log.encoding import Batch, Plain, QueueConstants
-from rockhopper.broker.store.log.walking import Found
 
 def set_fallbacks(
     plain: Callable[..., Plain | None],
@@ -115,8 +114,4 @@ def put_timed_entries(
     packed_keys: memoryview,
     /,
 ) -> int: ...
-def walk_plain(
-    data: mmap | bytes, position: int, end: int, base_offset: int, check_crc: bool, /
-) -> Found: ...
-def whole_end(data: mmap | bytes, position: int, end: int, /) -> int: ...
 def crc32(data: bytes, /) -> int: ...

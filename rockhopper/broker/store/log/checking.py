@@ -30,12 +30,6 @@ _INT32 = struct.Struct(">i")
 ANY_MESSAGE = -1
 
 
-def topic_field(topic: str) -> bytes:
-    """Return the topic field of a record: the size of the name, then the name."""
-    name = topic.encode("utf-8", "surrogateescape")
-    return len(name).to_bytes(2 if len(name) > 127 else 1, "big") + name
-
-
 def count_sound(
     topic_field: bytes,
     queue_id: int,

@@ -38,7 +38,7 @@ from rockhopper.broker.store.files.errors import (
 )
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.log.fast_encoding import whole_end
+from rockhopper.protocol.store.fast_walking import whole_end
 from rockhopper.protocol.store.record_head import (
     BLANK_RECORD,
     MAGIC_BLANK,

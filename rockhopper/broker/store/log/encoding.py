@@ -62,6 +62,7 @@ from rockhopper.protocol.store.queue_layout import (
     INDEX_SLOT,
 )
 from rockhopper.protocol.store.record_head import MAGIC_V1, MAGIC_V2, RECORD_HEADS
+from rockhopper.protocol.store.walking import TIMED_KEY
 from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
 PROPERTIES_SIZE_BYTES_MAX = 32_767
@@ -75,8 +76,6 @@ Batch = tuple[bytes, bytes, bytes]
 # The input of an index entry: key hash and commit log offset. Packed, because an object for each
 # key of each message would cost more than the rest of its encoding.
 INDEX_KEY = struct.Struct(">Iq")
-# The same with the store time of its message, for keys of several messages.
-TIMED_KEY = struct.Struct(">Iqq")
 _TIME = struct.Struct(">q")
 
 # Properties that no message of a batch may have.

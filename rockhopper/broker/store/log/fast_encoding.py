@@ -6,7 +6,7 @@ The compiled functions call the Python ones for input that they cannot handle in
 import zlib
 from collections.abc import Callable
 
-from rockhopper.broker.store.log import checking, encoding, selecting, walking
+from rockhopper.broker.store.log import checking, encoding, selecting
 from rockhopper.broker.store.log.encoding import Batch, Plain
 from rockhopper.protocol.compiled import import_compiled
 
@@ -39,7 +39,5 @@ encode_end: Callable[..., tuple[bytes, int, bytes, bytes] | None] | None = getat
 )
 """Return the records of a final message and of the op message after it, the size of the first, the
 units of both, and packed index keys."""
-walk_plain: Callable[..., walking.Found] = (_encoding or walking).walk_plain
-whole_end: Callable[..., int] = (_encoding or walking).whole_end
 crc32: Callable[[bytes], int] = zlib.crc32 if _encoding is None else _encoding.crc32
 """zlib's crc32, or a compiled one that is many times as fast if the processor supports it."""

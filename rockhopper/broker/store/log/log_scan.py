@@ -1,124 +1,24 @@
-"""Read the commit log record by record, and find the next record after damage.
-
-``read_record`` is the quick way. For the common kinds of records it accepts the same as
-``check_record`` of protocol/store/message_codec at half the cost, and leaves everything else to it.
-In addition it requires a store time. If RocketMQ's ``enabledAppendPropCRC`` added a CRC to the
-record, it checks that too. That CRC is in the last 20 bytes of the properties:
-
-    __CRC32#  0x01  ten digits of the CRC-32 of all bytes before them, the lowest first  0x02
-
-A record without that property is not checked in this way, whatever the setting forceVerifyPropCRC.
-"""
+"""Find records in the files of the commit log, and the next record after damage."""
 
 import mmap
 import os
-import struct
 from collections.abc import Iterator
-from zlib import crc32
 
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.protocol.store.expected import Record
-from rockhopper.protocol.store.message_codec import BODY_CRC_MASK, check_record
-from rockhopper.protocol.store.message_codec.record_check import OWN_CRC_NAME, is_own_crc_right
+from rockhopper.protocol.store.message_codec import check_record
 from rockhopper.protocol.store.record_head import (
     BLANK_RECORD,
-    HEAD_SIZE_BYTES,
-    HOST_FLAGS_MASK,
     MAGIC_BLANK,
     MAGIC_START,
-    MAGIC_V1,
-    head_struct,
 )
+from rockhopper.protocol.store.walking import read_record
 
-_HEAD = head_struct(
-    "size_bytes",
-    "magic",
-    "body_crc",
-    "queue_id",
-    "queue_offset",
-    "log_offset",
-    "sys_flag",
-    "store_time_ms",
-    "body_size_bytes",
-)
-_UINT16 = struct.Struct(">H")
 _BLANK_MAGIC = MAGIC_BLANK.to_bytes(4, "big")
 _ZEROS = bytes(8)
 _LAST_RECORD_TRIES = 256
-
-_unpack_head = _HEAD.unpack_from
-_unpack_uint16 = _UINT16.unpack_from
-_new = tuple.__new__
-
-
-def read_record(
-    data: mmap.mmap | bytes, position: int, base_offset: int, check_crc: bool = True
-) -> Record | None:
-    """Return the record at *position* of a file that starts at *base_offset*, or None."""
-    end_max = len(data)
-    if position + HEAD_SIZE_BYTES > end_max:
-        return None
-    (
-        size,
-        magic,
-        crc,
-        queue_id,
-        queue_offset,
-        offset,
-        sys_flag,
-        store_time_ms,
-        body_size,
-    ) = _unpack_head(data, position)
-    if offset != base_offset + position or magic != MAGIC_V1 or sys_flag & HOST_FLAGS_MASK:
-        return _read_uncommon(data, position, base_offset, check_crc)
-    end = position + size
-    body_start = position + HEAD_SIZE_BYTES
-    body_end = body_start + body_size
-    if end > end_max or body_size < 0 or body_end + 3 > end:
-        return None
-    topic_end = body_end + 1 + data[body_end]
-    properties_start = topic_end + 2
-    if (
-        properties_start > end
-        or _unpack_uint16(data, topic_end)[0] != end - properties_start
-        or data[body_end] > 127
-        or store_time_ms <= 0
-        or queue_id < 0
-        or queue_offset < 0
-    ):
-        return None
-    properties = data[properties_start:end]
-    if check_crc:
-        if body_size and crc32(data[body_start:body_end]) & BODY_CRC_MASK != crc:
-            return None
-        if properties[-20:-11] == OWN_CRC_NAME and not is_own_crc_right(data[position:end]):
-            return None
-    topic = data[body_end + 1 : topic_end]
-    if not topic.isascii():
-        return _read_uncommon(data, position, base_offset, check_crc)
-    # Half the cost of Record(...).
-    return _new(
-        Record, (offset, size, queue_id, queue_offset, sys_flag, store_time_ms, topic, properties)
-    )
-
-
-def _read_uncommon(
-    data: mmap.mmap | bytes, position: int, base_offset: int, check_crc: bool
-) -> Record | None:
-    available = len(data) - position
-    check = check_record(data, position, available, base_offset + position, check_crc)
-    if not check.is_ok or check.store_time_ms <= 0 or check.queue_id < 0 or check.queue_offset < 0:
-        return None
-    end = position + check.size_bytes
-    if (
-        check_crc
-        and check.properties_bytes[-20:-11] == OWN_CRC_NAME
-        and not is_own_crc_right(data[position:end])
-    ):
-        return None
-    return check.record
 
 
 def record_at(log_files: MappedFileQueue, offset: int) -> Record | None:

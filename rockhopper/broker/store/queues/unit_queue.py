@@ -24,10 +24,10 @@ from typing import ClassVar
 import structlog
 
 from rockhopper.broker.store.files.mapped_file import MappedFile, Mappings
-from rockhopper.broker.store.log.checking import topic_field
 from rockhopper.broker.store.queues.unit_files import MappedUnits, find_end, read_short_queue
 from rockhopper.protocol.store.light_queues import is_light
 from rockhopper.protocol.store.queue_layout import BLANK_UNIT_SIZE_FIELD
+from rockhopper.protocol.store.record_head import topic_field
 
 log = structlog.get_logger("broker.store")
 

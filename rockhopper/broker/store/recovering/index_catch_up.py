@@ -4,10 +4,10 @@ import structlog
 
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index.index import MessageIndex
-from rockhopper.broker.store.log.encoding import TIMED_KEY
 from rockhopper.broker.store.log.log_scan import record_at, record_start
 from rockhopper.broker.store.recovering.inventory import Inventory
 from rockhopper.protocol.store.expected import Record, expect_keys
+from rockhopper.protocol.store.walking import TIMED_KEY
 
 log = structlog.get_logger("broker.store")
 

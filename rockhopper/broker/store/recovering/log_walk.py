@@ -38,19 +38,17 @@ from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.log.fast_encoding import walk_plain
 from rockhopper.broker.store.log.log_scan import (
     explain_missing_record,
     find_next,
     is_blank,
     is_zero,
     read_damaged,
-    read_record,
     record_at,
 )
-from rockhopper.broker.store.log.walking import Found
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.protocol.store.expected import Record
+from rockhopper.protocol.store.fast_walking import walk_plain
 from rockhopper.protocol.store.record_head import (
     BORN_TIME_AT,
     MAGIC_AT,
@@ -59,6 +57,7 @@ from rockhopper.protocol.store.record_head import (
     SYS_FLAG_AT,
     body_start,
 )
+from rockhopper.protocol.store.walking import Found, read_record
 
 STRETCH_BYTES = 4 << 20
 # A search through all queues is expensive; in a badly damaged log it must not dominate.

@@ -28,7 +28,6 @@ import structlog
 
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.log.log_scan import record_at
-from rockhopper.broker.store.log.walking import PlainRun
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.recovering.inventory import QueueKey
@@ -50,6 +49,7 @@ from rockhopper.protocol.store.message_codec import (
 )
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 from rockhopper.protocol.store.record_head import RECORD_SIZE_BYTES_MIN
+from rockhopper.protocol.store.walking import PlainRun
 
 log = structlog.get_logger("broker.store")
 

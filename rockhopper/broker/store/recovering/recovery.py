@@ -30,7 +30,6 @@ import structlog
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.checkpoint import CLOCK_STEP_MARGIN_MS
 from rockhopper.broker.store.log.log_scan import record_start
-from rockhopper.broker.store.log.walking import Found
 from rockhopper.broker.store.recovering import inventory
 from rockhopper.broker.store.recovering.index_catch_up import IndexCatchUp
 from rockhopper.broker.store.recovering.inventory import QueueKey
@@ -54,6 +53,7 @@ from rockhopper.broker.store.recovering.recovery_start import (
     RecoveryStart,
 )
 from rockhopper.protocol.store.expected import Record
+from rockhopper.protocol.store.walking import Found
 
 log = structlog.get_logger("broker.store")
 

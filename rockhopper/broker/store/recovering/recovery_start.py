@@ -30,7 +30,7 @@ from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index.index import MessageIndex
-from rockhopper.broker.store.log.log_scan import read_record, record_at
+from rockhopper.broker.store.log.log_scan import record_at
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.recovering.index_catch_up import index_start
@@ -40,6 +40,7 @@ from rockhopper.protocol.names import LMQ_PREFIX
 from rockhopper.protocol.store.expected import Record
 from rockhopper.protocol.store.queue_layout import BLANK_UNIT_SIZE_FIELD
 from rockhopper.protocol.store.record_head import MAGIC_V1, MAGIC_V2, head_struct
+from rockhopper.protocol.store.walking import read_record
 
 log = structlog.get_logger("broker.store")
 

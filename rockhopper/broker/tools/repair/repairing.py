@@ -14,7 +14,6 @@ from rockhopper.broker.settings.store_config import StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout, file_name
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import StoreError
-from rockhopper.broker.store.log.walking import Found
 from rockhopper.broker.store.recovering import inventory
 from rockhopper.broker.store.recovering.inventory import Inventory
 from rockhopper.broker.store.recovering.log_walk import Hole
@@ -39,6 +38,7 @@ from rockhopper.protocol.store.record_head import (
     RECORD_SIZE_BYTES_MIN,
     RecordHead,
 )
+from rockhopper.protocol.store.walking import Found
 
 FILLER_TOPIC = "ROCKHOPPER_LOST"
 _FILLER_BYTES_MAX = 1 << 20

@@ -18,6 +18,7 @@ from rockhopper.protocol.store.record_head import (
     RecordHead,
     body_start,
     head_struct,
+    topic_field,
 )
 from tests.support.records import encode_message
 
@@ -98,7 +99,7 @@ def test_the_check_of_reads_and_its_compiled_twin_know_the_same_places(
 
     def is_sound(changed: bytes) -> bool:
         unit = CONSUME_QUEUE_UNIT.pack(5000, len(data), 0)
-        field = checking.topic_field("Topic")
+        field = topic_field("Topic")
         return bool(count_sound(field, 3, 4, unit, 1, changed, 1 << 62))
 
     assert is_sound(data)

@@ -10,8 +10,9 @@ from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.store.index import index_file
 from rockhopper.broker.store.index.index_file import IndexFile
-from rockhopper.broker.store.log.encoding import INDEX_KEY, TIMED_KEY
+from rockhopper.broker.store.log.encoding import INDEX_KEY
 from rockhopper.protocol.store.queue_layout import index_file_size_bytes
+from rockhopper.protocol.store.walking import TIMED_KEY
 from tests.support.rot import overwrite
 
 SLOTS = 16

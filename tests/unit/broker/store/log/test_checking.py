@@ -8,9 +8,9 @@ from rockhopper.broker.store.log.checking import (
     ANY_MESSAGE,
     count_sound,
     gather_sound,
-    topic_field,
 )
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
+from rockhopper.protocol.store.record_head import topic_field
 from tests.support.records import encode_message
 
 FIELD = topic_field("orders")

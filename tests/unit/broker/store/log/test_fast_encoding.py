@@ -19,12 +19,10 @@ _NAMES = (
     "message_ids",
     "put_entries",
     "put_timed_entries",
-    "walk_plain",
-    "whole_end",
     "count_sound",
     "gather_sound",
 )
-_TWINS = {"encoding", "checking", "walking"}
+_TWINS = {"encoding", "checking"}
 _ASK = """
 from rockhopper.protocol.compiled import extent
 from rockhopper.broker.store.log import fast_encoding

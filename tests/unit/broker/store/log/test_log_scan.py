@@ -16,10 +16,10 @@ from rockhopper.broker.store.log.log_scan import (
     is_blank,
     last_store_time_ms,
     read_damaged,
-    read_record,
 )
 from rockhopper.broker.store.recovering.log_walk import Hole, LogWalk, cut_tail
 from rockhopper.protocol.store.record_head import BLANK_RECORD, MAGIC_BLANK
+from rockhopper.protocol.store.walking import read_record
 from tests.support.golden_stores import copy_golden_store
 from tests.support.records import encode_message
 from tests.support.store_directories import T0, LogWriter

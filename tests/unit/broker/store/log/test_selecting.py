@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from rockhopper.broker.store.log import fast_encoding, selecting
-from rockhopper.broker.store.log.checking import topic_field
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
+from rockhopper.protocol.store.record_head import topic_field
 from tests.support.records import encode_message
 
 START = 1000

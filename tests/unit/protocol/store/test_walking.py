@@ -6,11 +6,11 @@ from zlib import crc32
 
 import pytest
 
-from rockhopper.broker.store.log import fast_encoding, walking
-from rockhopper.broker.store.log.encoding import TIMED_KEY
 from rockhopper.protocol.java_hash import index_key_hash
+from rockhopper.protocol.store import fast_walking, walking
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 from rockhopper.protocol.store.record_head import BLANK_RECORD, MAGIC_BLANK
+from rockhopper.protocol.store.walking import TIMED_KEY
 from tests.support.records import encode_message
 
 BASE = 1 << 30
@@ -20,7 +20,7 @@ Walk = Callable[..., walking.Found]
 
 @pytest.fixture(params=["in Python", "as it is used"])
 def walk(request: pytest.FixtureRequest) -> Walk:
-    return walking.walk_plain if request.param == "in Python" else fast_encoding.walk_plain
+    return walking.walk_plain if request.param == "in Python" else fast_walking.walk_plain
 
 
 class Log:
@@ -145,7 +145,7 @@ def test_every_cut_ends_the_walk_in_front_of_the_record(walk: Walk) -> None:
         assert found[:2] == (log.starts[1], 1)
 
 
-@pytest.mark.parametrize("whole_end", [walking.whole_end, fast_encoding.whole_end])
+@pytest.mark.parametrize("whole_end", [walking.whole_end, fast_walking.whole_end])
 def test_what_is_whole_ends_with_the_last_record_that_is(
     whole_end: Callable[[bytes, int, int], int],
 ) -> None:

@@ -1,7 +1,6 @@
-/* Compiled twin of walk_plain of walking.py: the plain records of a part of the log, as runs. */
+/* Compiled twins of walk_plain and whole_end of walking.py: the plain records of a part of the log, as runs. */
 
-#include "_encoding.h"
-#include "_properties.h"
+#include "../../broker/store/log/_properties.h"
 
 #define FLAG_PREPARED 0x4
 #define FLAG_INNER_BATCH 0x80
@@ -239,7 +238,7 @@ static PyObject *runs_of(const Walk *walk)
 }
 
 /* walk_plain(data, position, end, base_offset, check_crc) */
-PyObject *walk_plain(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+static PyObject *walk_plain(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)module;
     int64_t position, end, base_offset;
@@ -285,7 +284,7 @@ PyObject *walk_plain(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 }
 
 /* whole_end(data, position, end) */
-PyObject *whole_end(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+static PyObject *whole_end(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)module;
     int64_t position, end;
@@ -315,4 +314,20 @@ PyObject *whole_end(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
     }
     PyBuffer_Release(&data);
     return PyLong_FromLongLong((long long)position);
+}
+
+static PyMethodDef methods[] = {
+    {"walk_plain", (PyCFunction)(void (*)(void))walk_plain, METH_FASTCALL, NULL},
+    {"whole_end", (PyCFunction)(void (*)(void))whole_end, METH_FASTCALL, NULL},
+    {NULL, NULL, 0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "rockhopper.protocol.store._walking",
+    "Compiled twins of the functions that walk over the log.", 0, methods,
+    NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__walking(void)
+{
+    prepare_crc();
+    return PyModule_Create(&definition);
 }
