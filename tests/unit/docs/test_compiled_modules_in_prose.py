@@ -47,7 +47,7 @@ def test_the_compiled_modules_are_those_that_are_built() -> None:
 def test_other_modules_are_found() -> None:
     for so, not_so in (
         ("`broker.hot._pulls`", "`broker.hot._pops`"),
-        ("Eleven extension modules", "Six extension modules"),
+        ("Twelve extension modules", "Six extension modules"),
         ("| `broker.server.loop._heap`", "| `loop`"),
     ):
         assert so in POLICY.text

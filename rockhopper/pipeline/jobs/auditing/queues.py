@@ -20,7 +20,8 @@ from rockhopper.pipeline.derived.queue_files import ListedQueueFiles, Units, is_
 from rockhopper.pipeline.jobs.auditing.findings import AuditFindings, FaultKind, Finding, find_runs
 from rockhopper.pipeline.jobs.results import format_count
 from rockhopper.pipeline.store_source.scan import DamagedRange
-from rockhopper.protocol.store.queue_layout import EXT_ADDRESS_MAX
+from rockhopper.protocol.store.compare import Verdict, compare_unit
+from rockhopper.protocol.store.expected import ExpectedUnit, Place
 from rockhopper.protocol.store.record_head import RECORD_SIZE_BYTES_MIN
 from rockhopper.protocol.store.store_paths import CONSUME_QUEUE_EXT_DIRECTORY
 
@@ -61,21 +62,33 @@ def check_plain(
         start, end = int(part["position"][0]), int(part["position"][-1] + part["size"][-1])
         spans.append(ComparedSpan(first, behind, start, end))
         held = files.read(first, behind)
-        codes = held["code"].astype(np.int64)
-        is_there = (held["size"] > 0) & ~is_blank(held)
-        same_place = held["position"] == part["position"]
-        wrong = ~(same_place & (held["size"] == part["size"]) & (codes == part["code"]))
+        wrong = np.zeros(len(part), np.bool_)
+        for name in ("position", "size", "code"):
+            wrong |= held[name] != part[name]
         if purged_end:
             wrong &= (part["position"] >= purged_end) | (part["offset"] >= files.start)
-        if not wrong.any():
-            continue
-        in_extension = wrong & is_there & (codes <= EXT_ADDRESS_MAX) & same_place
-        for row in np.flatnonzero(in_extension).tolist():
-            if _extension_code(root, key, int(codes[row])) == int(part["code"][row]):
-                wrong[row] = held["size"][row] != part["size"][row]
-        _report(files, part, held, wrong & ~is_there, findings, FaultKind.UNIT_MISSING)
-        _report(files, part, held, wrong & is_there, findings, FaultKind.UNIT_WRONG)
+        missing = np.zeros(len(part), np.bool_)
+        for row in np.flatnonzero(wrong).tolist():
+            missing[row] = is_blank(held[row])
+            if not missing[row]:
+                verdict = _compare(root, key, part[row], held[row].item())
+                wrong[row] = verdict is not Verdict.RIGHT
+                missing[row] = verdict is Verdict.MISSING
+        _report(files, part, held, missing, findings, FaultKind.UNIT_MISSING)
+        _report(files, part, held, wrong & ~missing, findings, FaultKind.UNIT_WRONG)
     return spans
+
+
+def _compare(root: Path, key: QueueKey, wanted: Any, held: tuple[int, ...]) -> Verdict:
+    """Compare the fields of a unit with the wanted one (``UNIT``)."""
+    offset, log_offset, size_bytes, code, time_ms, count = wanted.item()
+    place = Place(key.topic, key.queue_id, offset, count)
+    unit = ExpectedUnit(place, log_offset, size_bytes, code, time_ms)
+    # Records that claim one offset are found when all tasks are done.
+    verdict = compare_unit(unit, held, lambda _: None, is_batch=key.is_batch)
+    if verdict is Verdict.EXTENDED and _extension_code(root, key, held[2]) == code:
+        return Verdict.RIGHT
+    return verdict
 
 
 def _report(
@@ -205,8 +218,8 @@ def check_batch(
             reason = "the unit points to a place where no record of this queue starts"
             findings.record(Finding(FaultKind.UNIT_SURPLUS, reason, *where))
             continue
-        differs = _find_differing({name: name for name in _FIELDS}, units[expected], unit)
-        if differs:
+        if _compare(root, key, units[expected], unit.item()) is not Verdict.RIGHT:
+            differs = _find_differing({name: name for name in _FIELDS}, units[expected], unit)
             findings.record(Finding(FaultKind.UNIT_WRONG, f"the unit has {differs}", *where))
     return len(held)
 
