@@ -124,4 +124,4 @@ def __getattr__(name: str) -> "Any":
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_PARTS, "sync", "__version__"})
+    return sorted({*__all__, *_PARTS, "sync", "__version__"})

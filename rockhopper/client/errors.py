@@ -128,10 +128,11 @@ class RequestRefusedError(ClientError):
         asked_as: str | None = None,
     ) -> None:
         """`asked_as` is the user and its source; "" is no user, None is unknown."""
-        said = f": {remark.strip()}" if remark and remark.strip() else ""
+        said = " ".join((remark or "").split())
+        reason = said or name_code(code).replace("_", " ").lower()
         super().__init__(
-            f"{address} refused {name_request(request_code)} "
-            f"with code {code} ({name_code(code)}){said}",
+            f"{reason} ({address} refused {name_request(request_code)}: "
+            f"code {code}, {name_code(code)})",
             code=code,
             remark=remark,
             address=address,

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import signal
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -216,8 +217,16 @@ class App(ClosedAtEnd):
         if self._ended is not None and not self._ended.done():
             self._ended.set_exception(error)
 
-    def run(self) -> None:
-        """Call `serve` in a new event loop; use it at the end of your main module."""
+    def run(self, *, log_level: int | str = logging.INFO) -> None:
+        """Call `serve` in a new event loop; use it at the end of your main module.
+
+        If the program has not configured `logging`, messages from `log_level` on go to standard
+        error.
+        """
+        logging.basicConfig(  # does nothing if the program has a handler
+            level=log_level,
+            format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        )
         asyncio.run(self.serve())
 
     def _handler(self, subscriber: _Subscriber) -> Callable[[ReceivedMessage], Any]:

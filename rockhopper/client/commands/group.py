@@ -278,20 +278,34 @@ def _state_json(state: "GroupState", seconds: "_Seconds") -> dict[str, Any]:
 
 @group.command()
 @click.argument("name", type=GROUP, metavar="GROUP")
+@click.option("--total", "is_total", is_flag=True, help="Print the sum over all queues alone.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per queue.")
 @watch_options
 @nameserver_option
-def lag(name: str, as_json: bool) -> None:
+def lag(name: str, is_total: bool, as_json: bool) -> None:
     """Show the offset and lag of GROUP in each queue of its topics."""
     names = choose_nameserver()
-    run_shown(lambda: _show_lag(name, as_json, names))
+    run_shown(lambda: _show_lag(name, is_total, as_json, names))
 
 
-async def _show_lag(name: str, as_json: bool, nameserver: str | None) -> None:
+async def _show_lag(name: str, is_total: bool, as_json: bool, nameserver: str | None) -> None:
     async with list_reachable(nameserver) as admin:
         queues, online = await asyncio.gather(admin.groups.lag(name), admin.groups.online(name))
         seconds = await _seconds(admin, queues)
-    if as_json:
+    behind = sum(each.lag for each in queues)
+    if is_total and as_json:
+        write_json(
+            {
+                "group": name,
+                "lag": behind,
+                "lagSeconds": max(seconds.values(), default=None),
+                "queues": len(queues),
+                "members": len(online.members),
+            }
+        )
+    elif is_total:
+        write_line(str(behind))
+    elif as_json:
         for each in queues:
             write_json(_lag_json(each, seconds))
     elif queues:
@@ -336,6 +350,9 @@ def _print_lag(
             format_time(each.consumed_time_ms).partition(".")[0],
         )
         rows.append((*cells, owners.get(each.queue, "-")) if owners else cells)
+    if len(rows) > 1 and not owners:
+        oldest = format_seconds(max(seconds.values(), default=None))
+        rows.append(("TOTAL", "", "", "", "", sum(each.lag for each in queues), oldest, ""))
     print_table(columns, rows)
     behind = [each.lag for each in queues if each.lag]
     if behind:

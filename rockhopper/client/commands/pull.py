@@ -63,7 +63,7 @@ class _PullArguments:
     metavar="earliest|latest|OFFSET|TIME",
     help=(
         "Where to start; TIME is 2024-05-01T12:00, 12:30, @MILLISECONDS or -30m (ago). Default: "
-        "the group's offset, else earliest."
+        "the group's offset, else earliest; with --follow, latest."
     ),
 )
 @click.option(
@@ -83,7 +83,12 @@ class _PullArguments:
 @click.option(
     "--max", "max_count", type=click.IntRange(min=1), metavar="N", help="Stop after N messages."
 )
-@click.option("--follow", "-f", is_flag=True, help="Wait for new messages; stop with Ctrl-C.")
+@click.option(
+    "--follow",
+    "-f",
+    is_flag=True,
+    help="Wait for new messages, and begin with those; stop with Ctrl-C.",
+)
 @click.option(
     "--queue",
     "-q",
@@ -112,8 +117,8 @@ class _PullArguments:
 def pull(**asked: Any) -> None:
     """Print the messages of TOPIC, oldest first.
 
-    Stops at the ends that the queues had at the start; with --follow, continues with new messages
-    as they arrive.
+    Stops at the ends that the queues had at the start. With --follow, prints new messages as they
+    arrive, and earlier ones only if --from, --last or the offset of --group says so.
 
     \b
     Examples:
@@ -152,7 +157,11 @@ async def _pull(job: _PullArguments, nameserver: str | None) -> None:
     async with (
         list_reachable(nameserver, topic=job.topic) as admin,
         PullConsumer(
-            nameserver=nameserver, group=job.group, tags=job.tag, filter=wanted
+            nameserver=nameserver,
+            group=job.group,
+            tags=job.tag,
+            filter=wanted,
+            start_from="latest" if job.follow and job.last is None else "earliest",
         ) as consumer,
     ):
         consumer.session.routes.leave_out(admin.session.routes.left_out)

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import click
 
@@ -172,8 +172,18 @@ def check_may_ask(question: str, yes: bool) -> str:
     name = get_context_in_use()
     question = question if name is None else f"[{name}] {question}"
     if not yes and not may_ask():
-        raise click.UsageError(f"{question} There is no terminal for a confirmation: use --yes")
+        raise NoTerminal(f"{question} There is no terminal to answer at: add --yes")
     return question
+
+
+class NoTerminal(click.ClickException):
+    """A question, and nobody who could answer it; `message` names the option that does."""
+
+    exit_code = 2
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the message without a usage banner: the command line is right."""
+        report(self.message)
 
 
 @contextmanager

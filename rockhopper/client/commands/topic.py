@@ -17,6 +17,7 @@ from rockhopper.client.commands.output import (
 from rockhopper.client.commands.parameters import TOPIC
 from rockhopper.client.commands.running import (
     Failure,
+    NoTerminal,
     broker_option,
     check_may_ask,
     choose_nameserver,
@@ -177,7 +178,7 @@ async def _create(
             held = format_count(sum(each.count for each in full), "message")
             where = f"{name_queues(full)} of {name}"
             if not yes and not may_ask():
-                raise Failure(
+                raise NoTerminal(
                     f"with {format_count(queues, 'queue')} no consumer would read {held} in "
                     f"{where}: --yes closes these queues for new messages, and keeps them "
                     "readable until they are empty"

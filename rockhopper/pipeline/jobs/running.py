@@ -17,6 +17,7 @@ from rockhopper.client.commands.running import (
     EXIT_INTERRUPTED,
     EXIT_REFUSED,
     EXIT_USAGE,
+    NoTerminal,
     choose_nameserver,
 )
 from rockhopper.client.printable import make_printable
@@ -109,7 +110,7 @@ def name_brokers(question: str, *, is_agreed: bool, remedy: str) -> str:
     prompt is *question*, with the address in place of {}.
 
     Raises:
-        click.UsageError: there is no terminal; the message suggests a name server, *remedy*, or
+        NoTerminal: there is no terminal; the message suggests a name server, *remedy*, or
             --yes.
     """
     from rockhopper.client.network.addresses import NAMESERVER_VARIABLE, parse_nameservers
@@ -120,7 +121,7 @@ def name_brokers(question: str, *, is_agreed: bool, remedy: str) -> str:
         return found
     asked = question.format(found)
     if not sys.stdin.isatty():
-        raise click.UsageError(
+        raise NoTerminal(
             f"{asked} No name server was given, so it is unclear which brokers are meant: add "
             f"--nameserver HOST:PORT, {remedy}or --yes for those at {found}"
         )

@@ -8,6 +8,7 @@ import click
 from rockhopper.client.commands.output import print_table, write_json, write_line
 from rockhopper.client.commands.running import (
     Failure,
+    NoTerminal,
     broker_option,
     choose_nameserver,
     confirm,
@@ -131,7 +132,10 @@ def _secret(file: TextIO | None) -> str:
     elif sys.stdin.isatty():
         secret = click.prompt("Secret", hide_input=True, confirmation_prompt=True)
     else:
-        raise click.UsageError("supply the secret with --secret-file, - for standard input")
+        raise NoTerminal(
+            "There is no terminal to type the secret at: supply it with --secret-file, - for "
+            "standard input"
+        )
     if len(secret) < SECRET_LENGTH_MIN:
         raise click.UsageError(
             f"the secret has {len(secret)} characters; at least {SECRET_LENGTH_MIN} are needed"

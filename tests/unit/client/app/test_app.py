@@ -1,6 +1,7 @@
 """An app against a broker: it consumes, sends on, and ends well."""
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -214,3 +215,21 @@ async def test_an_app_shares_the_connections_that_it_is_given() -> None:
                 assert addresses == {broker.address, broker.nameserver}
     with pytest.raises(ValueError, match="come from the Connections"):
         App("127.0.0.1:9876", connections=shared)
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"), [({}, logging.INFO), ({"log_level": "ERROR"}, logging.ERROR)]
+)
+def test_run_shows_log_messages_where_the_program_does_not(
+    given: dict[str, Any], shown: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = logging.getLogger()
+    monkeypatch.setattr(App, "serve", lambda _app: asyncio.sleep(0))
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", logging.WARNING)
+    App().run(**given)
+    assert root.level == shown
+    (handler,) = root.handlers
+    App().run(log_level="DEBUG")
+    assert (root.handlers, root.level) == ([handler], shown)
+    handler.close()

@@ -76,7 +76,7 @@ async def test_some_are_sent_back_now_and_the_others_later(
     assert dry.out == "5 dead letters of billing would be sent to orders\n"
     unasked = await shell.run("dlq", "requeue", "billing")
     assert (unasked.code, unasked.out) == (2, "")
-    assert "use --yes" in unasked.err
+    assert "add --yes" in unasked.err
     first = (await shell.run("dlq", "requeue", "billing", "--yes", "--max", "2", "--json")).objects
     assert [each["fromOffset"] for each in first] == [0, 1]
     assert broker.tables.offsets.get("%DLQ%billing", REQUEUE_GROUP, 0) == 2

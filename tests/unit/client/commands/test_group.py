@@ -170,6 +170,11 @@ async def test_lag_is_told_for_each_queue_and_in_all(broker: Broker, shell: Comm
     assert first["lastTimestamp"] == broker.store.reading.store_time("orders", 0, 1)
     shown = await shell.run("group", "lag", "billing")
     assert shown.out.endswith("\n3 messages behind in 1 queue\nno member is online\n")
+    assert shown.rows[-3][:2] == ["TOTAL", "3"]
+    assert (await shell.run("group", "lag", "billing", "--total")).out == "3\n"
+    (total,) = (await shell.run("group", "lag", "billing", "--total", "--json")).objects
+    assert total.pop("lagSeconds") >= first["lagSeconds"]
+    assert total == {"group": "billing", "lag": 3, "queues": len(lag.objects), "members": 0}
     async with Consumer("billing", "orders", nameserver=broker.nameserver):
         shown = await shell.run("group", "lag", "billing")
     assert shown.out.endswith(

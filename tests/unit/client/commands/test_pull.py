@@ -72,7 +72,7 @@ async def test_a_following_pull_shows_messages_as_they_come_and_ends_on_ctrl_c(
     for body, queue in there:
         await send(broker, body, queue=queue)
         await some_milliseconds()
-    process = await processes.start("pull", "orders", "--follow", "--json")
+    process = await processes.start("pull", "orders", "--from", "earliest", "--follow", "--json")
     assert process.stdout is not None
     assert process.stderr is not None
     async with asyncio.timeout(HANG_S):
@@ -83,6 +83,20 @@ async def test_a_following_pull_shows_messages_as_they_come_and_ends_on_ctrl_c(
         process.send_signal(signal.SIGINT)
         assert await process.wait() == 130
         assert await process.stderr.read() == b""
+
+
+async def test_a_following_pull_begins_with_new_messages(broker: Broker, processes: Shell) -> None:
+    await send(broker, b"old")
+    process = await processes.start("pull", "orders", "--follow", "--json")
+    assert process.stdout is not None
+    async with asyncio.timeout(HANG_S):
+        reading = asyncio.ensure_future(process.stdout.readline())
+        while not reading.done():
+            await send(broker, b"new")
+            await some_milliseconds()
+        assert json.loads(await reading)["body"] == "new"
+        process.send_signal(signal.SIGINT)
+        await process.wait()
 
 
 async def test_a_reader_that_goes_away_ends_a_pull_quietly(

@@ -13,6 +13,7 @@ from rockhopper.client.cli import main
 from rockhopper.client.commands import running
 from rockhopper.client.commands.running import (
     Failure,
+    NoTerminal,
     choose_nameserver,
     confirm,
     nameserver_option,
@@ -118,8 +119,20 @@ def test_only_who_is_there_is_asked(
 
 def test_nothing_is_destroyed_where_nobody_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "may_ask", lambda: False)
-    with pytest.raises(click.UsageError, match=r"^Delete all\? .* use --yes$"):
+    with pytest.raises(NoTerminal, match=r"^Delete all\? .* add --yes$"):
         confirm("Delete all?", False)
+
+
+def test_where_nobody_can_be_asked_there_is_no_usage_banner(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(running, "may_ask", lambda: False)
+    with pytest.raises(SystemExit) as ended:
+        main(["topic", "purge", "orders"], prog_name="rockhopper")
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("rockhopper: ")
+    assert "Usage:" not in said
 
 
 def test_a_refusal_names_the_context_as_the_question_would(
@@ -127,7 +140,7 @@ def test_a_refusal_names_the_context_as_the_question_would(
 ) -> None:
     monkeypatch.setattr(running, "may_ask", lambda: False)
     monkeypatch.setattr(running, "get_context_in_use", lambda: "prod")
-    with pytest.raises(click.UsageError, match=r"^\[prod\] Delete all\? .* use --yes$"):
+    with pytest.raises(NoTerminal, match=r"^\[prod\] Delete all\? .* add --yes$"):
         confirm("Delete all?", False)
 
 

@@ -353,7 +353,9 @@ async def test_every_caller_gets_an_error_of_its_own(server: FakeServer) -> None
     for error in errors:
         assert isinstance(error, RequestRefusedError)
         assert error.code == 16
-        assert str(error).startswith(f"{server.address} refused SEND_BATCH_MESSAGE with code 16")
+        assert f"({server.address} refused SEND_BATCH_MESSAGE: code 16, NO_PERMISSION)" in str(
+            error
+        )
 
 
 async def test_a_refused_batch_is_tried_on_another_broker(server: FakeServer) -> None:
